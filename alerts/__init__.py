@@ -1,0 +1,1 @@
+"""Saved searches: matched against every change, told once."""

@@ -1,0 +1,156 @@
+"""Plans epochs over the change log: where a stream begins, and where each of its epochs ends. Knows Kafka, not Spark.
+
+The search itself is boundaries.py; here it meets the log in Kafka and the eras. A stream stays within one era of one
+topic. Where going on would skip something it is refused: TopicRecreated when the topic is not the one that the stream
+began with, PositionExpired when the log was cut off beyond the stream's position, EraEnded when the source's history
+ended and the stream has seen all of it that is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from cdc.addresses import KafkaAddress, Source
+from cdc.boundaries import Mark, epoch_end, is_whole_start, whole_start
+from cdc.envelope import is_boundary
+from cdc.eras import Era, EraBook, current, era_ended, topic_recreated
+from cdc.errors import LogError
+from cdc.position import Position
+from cdc.reader import read_range, wait_for_records
+from cdc.topics import TopicState, topic_state
+
+EARLIEST: Final = "earliest"
+_MARKER: Final = b'{"status":"'
+_BEGIN: Final = b'{"status":"BEGIN"'
+
+
+def mark_of(value: bytes | None) -> Mark:
+    """What a record means for the bounds of transactions, without parsing it."""
+    if value is None:
+        return Mark.INSIDE
+    if value.startswith(_BEGIN):
+        return Mark.OPENS
+    if not is_boundary(value):
+        return Mark.INSIDE
+    return Mark.CLOSES if value.startswith(_MARKER) else Mark.ALONE
+
+
+@dataclass(frozen=True, slots=True)
+class LogMarks:
+    """The log in Kafka, as boundaries.py scans it."""
+
+    kafka: KafkaAddress
+    topic: str
+
+    def scan(self, start: int, end: int) -> Iterator[tuple[int, Mark]]:
+        for chunk in read_range(self.kafka, self.topic, start, end):
+            for raw in chunk:
+                yield raw.offset, mark_of(raw.value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What a stream can read now."""
+
+    era: Era
+    high: int
+    """The end of the log, or of the era if another one began in the same topic."""
+    following: Era | None
+
+
+class EpochPlanner:
+    """The driver's side of one stream. Remembers what it has searched: a large transaction that is still being written
+    is not read again from its beginning every time."""
+
+    def __init__(self, kafka: KafkaAddress, source: Source, *, idle_s_max: float = 0.0) -> None:
+        self._kafka, self._source, self._idle_s_max = kafka, source, idle_s_max
+        self._marks = LogMarks(kafka, source.changes_topic)
+        self._eras = EraBook(kafka, source)
+        self._frozen_at: int | None = None
+        self._start: Position | None = None
+        self._clear_to = 0
+        self.seen: tuple[Position, str] | None = None
+        """The end of the log when it was last looked at, and the topic's id."""
+
+    def first(self, starting_position: str = EARLIEST) -> tuple[Position, str]:
+        """Where a new stream begins, and the topic's id. The earliest position is where the oldest transaction begins
+        that the log holds whole. Raises LogError if the position given lies inside a transaction."""
+        state = topic_state(self._kafka, self._source.changes_topic)
+        if starting_position == EARLIEST:
+            return self._earliest(state), state.topic_id
+        position = Position.parse(starting_position)
+        era = self._eras.load().locate(position, state.topic_id, state.low, state.high)
+        low = max(state.low, era.first_offset)
+        if position.offset != era.first_offset and not is_whole_start(self._marks, low, position.offset, state.high):
+            raise LogError(
+                f"{position} lies inside a transaction",
+                detail="a stream begins where a transaction does, or just after one ended",
+                hint=f"headwater log show {position}",
+            )
+        return position, state.topic_id
+
+    def freeze(self, at: int | None = None) -> None:
+        """From now on behaves as if nothing were written any more, or nothing after an offset."""
+        self._frozen_at = topic_state(self._kafka, self._source.changes_topic).high if at is None else at
+
+    def thaw(self) -> None:
+        """Sees what is written again."""
+        self._frozen_at = None
+
+    def require(self, position: Position, topic_id: str) -> None:
+        """Raises what stands against reading on from the position."""
+        self._standing(position, topic_id)
+
+    def end(self, start: Position, topic_id: str, rows_max: int | None) -> Position:
+        """The end of the epoch that begins at `start`; `start` itself while no transaction is complete after it, and
+        then not before having waited for one a little."""
+        end = self._search(start, topic_id, rows_max)
+        if end == start and self._frozen_at is None and self._idle_s_max > 0:
+            topic, beyond = self._source.changes_topic, max(self._clear_to, start.offset)
+            if wait_for_records(self._kafka, topic, beyond, self._idle_s_max):
+                return self._search(start, topic_id, rows_max)
+        return end
+
+    def _search(self, start: Position, topic_id: str, rows_max: int | None) -> Position:
+        standing = self._standing(start, topic_id)
+        if start != self._start:
+            self._start, self._clear_to = start, start.offset
+        high = standing.high if self._frozen_at is None else min(standing.high, self._frozen_at)
+        if high > self._clear_to:
+            found = epoch_end(self._marks, start.offset, high, rows_max, clear_to=self._clear_to)
+            if found.end > start.offset:
+                return Position(start.era, found.end)
+            self._clear_to = found.clear_to
+        if standing.following is not None and self._clear_to >= standing.following.first_offset:
+            # What is left of the era, if anything, is the beginning of a transaction whose end will never come.
+            raise era_ended(standing.era, standing.following)
+        return start
+
+    def _standing(self, position: Position, topic_id: str) -> _Standing:
+        state = topic_state(self._kafka, self._source.changes_topic)
+        if state.topic_id != topic_id:
+            raise topic_recreated(position, topic_id, state.topic_id)
+        self.seen = Position(position.era, state.high), topic_id
+        # Eras after the extent: whatever lies in the extent was written after its era was registered.
+        eras = self._eras.load()
+        era = eras.locate(position, topic_id, state.low, state.high)
+        following = eras.following(era)
+        high = state.high if following is None else min(state.high, following.first_offset)
+        return _Standing(era, high, following)
+
+    def _earliest(self, state: TopicState) -> Position:
+        era = current(self._kafka, self._source)
+        if era.topic_id != state.topic_id:
+            raise topic_recreated(Position(era.era, era.first_offset), era.topic_id, state.topic_id)
+        if state.low <= era.first_offset:
+            return Position(era.era, era.first_offset)
+        offset = whole_start(self._marks, state.low, state.high)
+        if offset is None:
+            raise LogError(
+                "the log holds no whole transaction",
+                detail=f"what is left from offset {state.low} on is the inside of one that began earlier",
+                hint="headwater status",
+            )
+        return Position(era.era, offset)

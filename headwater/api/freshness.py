@@ -1,0 +1,168 @@
+"""How far every sink is, followed from the board: whether an answer includes a write, and waiting until it does.
+
+    X-Headwater-Token: an LSN after the write ─▶ wait, bounded, until the sink's mark has passed it ─▶ read
+
+A mark passes an LSN with the first commit after it. On a quiet database that would be the next heartbeat, so who waits
+asks Postgres for a commit of its own (`nudge`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from cdc.addresses import KafkaAddress, Source
+from cdc.errors import HeadwaterError, LogError
+from cdc.position import Lsn, Position
+from cdc.reader import read_range, wait_for_records
+from cdc.topics import find_state
+from headwater.events_log import get_log
+from views.sinks.board import board_topic
+from views.sinks.lane import SinkStatus
+
+LISTEN_S: Final = 0.5
+AGAIN_S: Final = 1.0
+NUDGE_S: Final = 0.1
+"""At most one commit of our own in that time, however many wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Of one sink of one view, at the moment of an answer."""
+
+    position: str
+    lsn: str
+    committed_at: str | None
+    """Of the last commit that is included."""
+    lag_ms: float | None
+    """From that commit to when the sink had it."""
+    state: str
+    generation: int
+
+    @classmethod
+    def of(cls, status: SinkStatus) -> Freshness:
+        mark = status.mark
+        at_us = mark.committed_at_us if mark else None
+        return cls(
+            str(Position(mark.era, mark.offset)) if mark else "",
+            mark.lsn if mark else "0/0",
+            None if at_us is None else datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(),
+            None if at_us is None else round(max(0, status.applied_at_us - at_us) / 1000, 1),
+            status.state.value,
+            status.generation,
+        )
+
+    def headers(self) -> dict[str, str]:
+        lag = {} if self.lag_ms is None else {"X-Headwater-Lag-Ms": f"{self.lag_ms:g}"}
+        at = {} if self.committed_at is None else {"X-Headwater-Committed-At": self.committed_at}
+        return {"X-Headwater-Position": self.position, "X-Headwater-Lsn": self.lsn, **at, **lag}
+
+
+class Board:
+    """Follows the board on a thread of its own; waiting costs nothing but memory."""
+
+    def __init__(self, kafka: KafkaAddress, source: Source, nudge: Callable[[], None] = lambda: None) -> None:
+        self._kafka, self._source, self._nudge = kafka, source, nudge
+        self._known: dict[tuple[str, str], SinkStatus] = {}
+        self._changed = threading.Condition()
+        self._waiting = 0
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._follow, name="board", daemon=True),
+            threading.Thread(target=self._nudging, name="nudge", daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def status(self, view: str, sink: str) -> SinkStatus | None:
+        return self._known.get((view, sink))
+
+    def statuses(self) -> list[SinkStatus]:
+        return sorted(self._known.values(), key=lambda status: (status.view, status.sink))
+
+    async def includes(self, view: str, sink: str, lsn: Lsn, timeout_s: float) -> bool:
+        """Waits until the sink includes everything committed before the LSN; False when it does not in time."""
+        if self._has(view, sink, lsn):
+            return True
+        return await asyncio.to_thread(self.wait, view, sink, lsn, timeout_s)
+
+    def wait(self, view: str, sink: str, lsn: Lsn, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            self._waiting += 1
+            self._changed.notify_all()
+            try:
+                while not self._has(view, sink, lsn):
+                    left_s = deadline - time.monotonic()
+                    if left_s <= 0 or self._stopping.is_set():
+                        return False
+                    self._changed.wait(left_s)
+                return True
+            finally:
+                self._waiting -= 1
+
+    def _has(self, view: str, sink: str, lsn: Lsn) -> bool:
+        status = self._known.get((view, sink))
+        return status is not None and status.mark is not None and Lsn.parse(status.mark.lsn) >= lsn
+
+    def _nudging(self) -> None:
+        """A commit after what somebody waits for, so that the wait is as long as the way and not as the heartbeat."""
+        while not self._stopping.is_set():
+            with self._changed:
+                if not self._waiting:
+                    self._changed.wait(LISTEN_S)
+                    continue
+            try:
+                self._nudge()
+            except HeadwaterError:
+                self._stopping.wait(AGAIN_S)  # the heartbeat comes all the same
+            self._stopping.wait(NUDGE_S)
+
+    def _follow(self) -> None:
+        offset: int | None = None
+        is_told = False
+        while not self._stopping.is_set():
+            try:
+                offset = self._read(offset)
+                is_told = False
+            except LogError as error:
+                if not is_told:
+                    get_log("api").warning("the board cannot be read", fact=error.fact, detail=error.detail)
+                offset, is_told = None, True
+                self._stopping.wait(AGAIN_S)
+
+    def _read(self, offset: int | None) -> int | None:
+        topic = board_topic(self._source)
+        state = find_state(self._kafka, topic)
+        if state is None:
+            self._stopping.wait(AGAIN_S)
+            return None
+        start = state.low if offset is None else offset
+        for chunk in read_range(self._kafka, topic, start, state.high):
+            with self._changed:
+                for raw in chunk:
+                    self._note(raw.key, raw.value)
+                self._changed.notify_all()
+        wait_for_records(self._kafka, topic, state.high, LISTEN_S)
+        return state.high
+
+    def _note(self, key: bytes | None, value: bytes | None) -> None:
+        view, _, sink = (key or b"").decode().partition("/")
+        if value is None:
+            self._known.pop((view, sink), None)
+        else:
+            self._known[view, sink] = msgspec.json.decode(value, type=SinkStatus)

@@ -1,0 +1,66 @@
+"""What the routes share: the views' shapes, the board, the cache's connections, who may ask and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from dataclasses import dataclass, field
+
+from fastapi import FastAPI, Request
+
+from cdc.addresses import KafkaAddress, Source
+from headwater.api import feed_routes, problems, search_routes, views_routes
+from headwater.api.access import Access, KeyStore
+from headwater.api.freshness import Board
+from headwater.api.limits import RateLimit
+from headwater.api.nudge import Nudge
+from headwater.api.shapes import Shapes
+from headwater.deployment import Deployment
+from views.maintain.registry import Registry
+from views.sinks.cache_reads import CacheReads
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass
+class Reading:
+    deployment: Deployment
+    stopping: threading.Event = field(default_factory=threading.Event)
+    feeds: int = 0
+
+    def __post_init__(self) -> None:
+        settings = self.deployment.settings
+        self.source: Source = self.deployment.source
+        self.kafka: KafkaAddress = self.deployment.kafka
+        self.shapes = Shapes(Registry(settings.views_state), self.source)
+        self.board = Board(self.kafka, self.source, Nudge(self.deployment.postgres))
+        self.cache = CacheReads(self.deployment.redis)
+        wanted = settings.api
+        is_open = settings.http.host in LOOPBACK and wanted.keys != "required"
+        self.access = Access(KeyStore(self.deployment.postgres), is_required=not is_open)
+        self.cursor_secret = secrets.token_bytes(32)
+        """Cursors are good for minutes: one that a restart makes worthless has expired, or nearly."""
+        self._limit = RateLimit(wanted.requests_per_s_max, wanted.requests_burst_max)
+
+    async def admit(self, request: Request, scope: str) -> str:
+        """Who asks. Raises when they may not, or too often. Who names no known key is counted by address."""
+        authorization = request.headers.get("Authorization")
+        caller = self.access.known(authorization, scope)
+        self._limit.take(caller or (request.client.host if request.client else ""))
+        if caller is None:
+            caller = await asyncio.to_thread(self.access.caller, authorization, scope)
+        return caller
+
+    def register(self, app: FastAPI) -> None:
+        problems.register(app)
+        app.include_router(feed_routes.router(self))
+        app.include_router(search_routes.router(self))
+        app.include_router(views_routes.router(self))
+
+    def start(self) -> None:
+        self.board.start()
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.board.stop()

@@ -1,0 +1,291 @@
+"""`headwater bench`: measures what Headwater does on this machine. A bench is one function and one line in BENCHES."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from headwater.cli.output import JsonOption, console, line, print_json, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+    from headwater.bench.conditions import Machine
+    from headwater.bench.progress import Advance
+    from headwater.deployment import Deployment
+
+RowsOption = Annotated[int, typer.Option("--rows", metavar="N", min=1, help="Rows of a backlog.")]
+CommitsOption = Annotated[int, typer.Option("--commits", metavar="N", min=1, help="Single commits to time.")]
+RoundsOption = Annotated[int, typer.Option("--rounds", metavar="N", min=1, help="The rates are medians of so many.")]
+RateOption = Annotated[
+    int, typer.Option("--rate", metavar="N", min=0, help="Rows a second committed beside the single commits.")
+]
+HereOption = Annotated[bool, typer.Option("--here", help="On the running stack, not on one started for it.")]
+
+
+def capture(
+    rows: RowsOption = 200_000,
+    commits: CommitsOption = 300,
+    rounds: RoundsOption = 3,
+    rate: RateOption = 0,
+    here: HereOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """From a commit to the log and into Spark: rows a second and milliseconds, beside the bare slot as the limit."""
+    from headwater.bench import capture as bench
+    from headwater.bench import place
+    from headwater.plain import plain
+
+    plan = bench.CapturePlan(rows, commits, rounds, rate, own_stack=not here)
+    with (
+        _measuring(here=here, quiet=as_json) as (deployment, spark, machine, progress),
+        place.fresh_source(deployment, progress) as captured,
+    ):
+        found = bench.run(bench.Bench(deployment, captured, spark, machine, progress), plan)
+    if as_json:
+        print_json(plain(found))
+        return
+    _print_capture(found)
+
+
+def views(
+    rows: Annotated[int, typer.Option("--rows", min=1000, help="Orders in the large database.")] = 1_000_000,
+    small: Annotated[int, typer.Option("--small", min=100, help="Orders in the small one.")] = 10_000,
+    changes: Annotated[int, typer.Option("--changes", min=1, help="Changes of an epoch.")] = 1_000,
+    epochs: Annotated[int, typer.Option("--epochs", min=3, help="Epochs to run; the first half warms up.")] = 20,
+    backlog: Annotated[int, typer.Option("--backlog", min=5_000, help="Changes to catch up with.")] = 100_000,
+    commits: CommitsOption = 200,
+    rate: RateOption = 200,
+    here: HereOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Keeping views: what an epoch costs as tables grow, catching up, single commits, beside computing them anew."""
+    from headwater.bench import views as bench
+    from headwater.plain import plain
+
+    plan = bench.ViewsPlan(rows, small, changes, epochs, backlog, commits, rate)
+    with _measuring(here=here, quiet=as_json) as (deployment, spark, machine, progress):
+        found = bench.run(bench.Bench(deployment, spark, machine, progress), plan)
+    if as_json:
+        print_json(plain(found))
+        return
+    _print_views(found)
+
+
+def freshness(
+    rows: Annotated[int, typer.Option("--rows", min=100, help="Orders in the database.")] = 20_000,
+    commits: CommitsOption = 100,
+    rates: Annotated[str, typer.Option("--rates", help="Changes a second meanwhile, separated by commas.")] = "50,500",
+    here: HereOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """From a commit to what a reader of the cache and of the search index sees, while others flow."""
+    from headwater.bench import freshness as bench
+    from headwater.bench.place import SERVERS, SINKS
+    from headwater.bench.views import Bench
+    from headwater.plain import plain
+
+    plan = bench.FreshnessPlan(rows, commits, tuple(int(rate) for rate in rates.split(",")))
+    with _measuring(here=here, quiet=as_json, servers=SERVERS + SINKS) as (deployment, spark, machine, progress):
+        found = bench.run(Bench(deployment, spark, machine, progress), plan)
+    if as_json:
+        print_json(plain(found))
+        return
+    names = ("min", "p50", "p90", "p99", "max")
+    lines = [
+        (sink, rate, *(f"{found[sink][rate][f'{name}_ms']:,.0f}" for name in names))
+        for sink in bench.SINKS
+        for rate in found[sink]
+    ]
+    table(("commit to sink, ms", "changes/s", *names), lines)
+    _print_machine(found["conditions"].machine)
+
+
+def sinks(
+    rows: Annotated[int, typer.Option("--rows", min=1_000, help="Rows written into each sink.")] = 100_000,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Ours and raw in turns, so often.")] = 3,
+    here: HereOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Rows a second into each sink, beside the raw bulk rate of its own client as the limit."""
+    from headwater.bench import conditions, place
+    from headwater.bench import sinks as bench
+    from headwater.plain import plain
+    from headwater.settings import load
+
+    settings, progress = load(), _Told(console(stderr=True), quiet=as_json)
+    with _ended_in_order(), (place.here if here else place.own_stack)(settings, progress, place.SINKS) as deployment:
+        machine = conditions.machine(conditions.own_processes(deployment), settings.stack.java)
+        found = bench.run(deployment, machine, progress, bench.SinksPlan(rows, rounds))
+    if as_json:
+        print_json(plain(found))
+        return
+    machine, figures = found.pop("conditions").machine, ("rows_per_s", "raw_rows_per_s", "ratio")
+    lines = [(name, *(f"{each[figure]:,}" for figure in figures)) for name, each in found.items()]
+    table(("sink", "rows/s", "raw rows/s", "ratio"), lines)
+    _print_machine(machine)
+
+
+def reads(
+    view: Annotated[
+        str, typer.Option("--view", help="A view in the cache, with one column as its key.")
+    ] = "listing_card",
+    rate: Annotated[int, typer.Option("--rate", min=1, help="Requests a second.")] = 500,
+    seconds: Annotated[int, typer.Option("--seconds", min=1, help="For how long.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Key lookups through the API of the running `headwater up`, at a steady rate, while changes flow."""
+    import json
+
+    from headwater.bench import conditions
+    from headwater.bench import reads as bench
+    from headwater.plain import plain
+    from headwater.views.kept import Frontiers, open_view
+    from headwater.views.place import Place
+
+    place = Place.here()
+    deployment, http = place.deployment, place.deployment.settings.http
+    kept = open_view(place.registry, Frontiers(deployment.kafka, deployment.source).look(), view)
+    column = kept.store.key[0]
+    keys = [str(json.loads(row)[column]) for chunk in kept.chunks() for _, row in chunk]
+    machine = conditions.machine(conditions.own_processes(deployment), deployment.settings.stack.java)
+    found = bench.run(f"http://{http.host}:{http.port}", keys, machine, bench.ReadsPlan(view, rate, seconds))
+    if as_json:
+        print_json(plain(found))
+        return
+    names = ("min", "p50", "p90", "p99", "max")
+    table(("key lookup, ms", *names), [(f"{rate}/s", *(f"{found[f'{name}_ms']:.1f}" for name in names))])
+    line(f"{found['samples']:,} requests, {found['failed']} failed")
+    _print_machine(found["conditions"].machine)
+
+
+BENCHES: Final[tuple[Callable[..., None], ...]] = (capture, views, freshness, sinks, reads)
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="Measure what Headwater does on this machine.")
+    for bench in BENCHES:
+        verbs.command(bench.__name__)(bench)
+    app.add_typer(verbs, name="bench")
+
+
+_CAPTURE_RATES: Final = (
+    ("log", "commit to log: a backlog through Debezium"),
+    ("raw_slot", "the limit: the same slot, only counted"),
+    ("raw_slot_peek", "the same, counted inside Postgres"),
+    ("spark", "log to Spark"),
+    ("end_to_end", "commit to Spark, all at once"),
+    ("end_to_end_write", "the commits' own rate in that"),
+)
+
+
+def _print_capture(found: Mapping[str, Any]) -> None:
+    rows = []
+    for name, meaning in _CAPTURE_RATES:
+        key = f"{name}_rows_per_s"
+        each = "  ".join(f"{one[key]:,.0f}" for one in found["rounds"])
+        rows.append((key, f"{found[key]:,.0f}", each, meaning))
+    table(("rows/s", "median", "rounds", ""), rows)
+    line(f"log / raw slot: {found['log_to_raw_ratio']:.2f}")
+    names = ("min", "p50", "p90", "p99", "max")
+    table(
+        ("one commit to the log", *names),
+        [("ms", *(f"{found[f'commit_to_log_{name}_ms']:.1f}" for name in names))],
+    )
+    under = found["conditions"]
+    machine = under.machine
+    beside = ", ".join(f"{count} {name}" for name, count in machine.servers_beside.items()) or "none"
+    line(f"{machine.cores} cores, load {machine.load_average_1m:g} before, other servers beside: {beside}")
+    line(f"{under.rows:,} rows of {under.row_bytes} bytes, {under.rounds} rounds; all conditions with --json")
+
+
+_VIEW_FIGURES: Final = (
+    ("growth_ratio", "an epoch on the large database against the small one"),
+    ("epoch_small_ms", "an epoch, small database"),
+    ("epoch_large_ms", "an epoch, large database"),
+    ("catch_up_rows_per_s", "a backlog through mirror, join and aggregate"),
+    ("visible_p50_ms", "a single commit to the view's topic, while others flow"),
+    ("visible_p99_ms", "the same, 99 of 100"),
+    ("build_1m_s", "the large database's two-way join, built from the log"),
+    ("full_recompute_s", "the aggregate computed anew by Spark"),
+    ("postgres_refresh_s", "the same by REFRESH MATERIALIZED VIEW"),
+    ("rss_mb", "driver, JVM and workers together, at most"),
+)
+
+
+def _print_views(found: Mapping[str, Any]) -> None:
+    table(("", "figure", ""), [(name, f"{found[name]:,}", meaning) for name, meaning in _VIEW_FIGURES])
+    _print_machine(found["conditions"].machine)
+
+
+def _print_machine(machine: Machine) -> None:
+    beside = ", ".join(f"{count} {name}" for name, count in machine.servers_beside.items()) or "none"
+    line(f"{machine.cores} cores, load {machine.load_average_1m:g} before, other servers beside: {beside}")
+
+
+class _Told:
+    """Progress on standard error: bars on a terminal, lines elsewhere, nothing with --json."""
+
+    def __init__(self, out: Console, *, quiet: bool) -> None:
+        self._out, self._quiet, self._began = out, quiet, time.monotonic()
+
+    def step(self, what: str) -> None:
+        if not self._quiet:
+            self._out.print(f"{time.monotonic() - self._began:6.1f} s  {what}")
+
+    @contextmanager
+    def amount(self, what: str, total: int) -> Iterator[Advance]:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.step(what)
+        columns = (TextColumn(f"  {what}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        shown = self._out.is_terminal and not self._quiet
+        with Progress(*columns, console=self._out, transient=True, disable=not shown) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda more: bar.advance(task, more)
+
+
+@contextmanager
+def _measuring(
+    *, here: bool, quiet: bool, servers: tuple[str, ...] = ()
+) -> Iterator[tuple[Deployment, SparkSession, Machine, _Told]]:
+    """Where a bench runs, Spark, and the machine as it was before."""
+    from headwater.bench import conditions, place
+    from headwater.settings import load
+    from headwater.spark import session
+
+    settings, progress = load(), _Told(console(stderr=True), quiet=quiet)
+    with ExitStack() as closing:
+        closing.enter_context(_ended_in_order())
+        where = place.here if here else place.own_stack
+        deployment = closing.enter_context(where(settings, progress, servers or place.SERVERS))
+        machine = conditions.machine(conditions.own_processes(deployment), settings.stack.java)
+        progress.step("starting Spark")
+        spark = session(
+            name="headwater bench",
+            master=settings.spark.master,
+            driver_memory_mb=settings.spark.driver_memory_mb,
+            extra=settings.spark.properties(),
+        )
+        closing.callback(spark.stop)
+        yield deployment, spark, machine, progress
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM ends it like Ctrl-C: with everything cleaned up."""
+
+    def asked(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, asked)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,101 @@
+"""`headwater capture start|status|pause|resume|restart|reset|remove`: the connector and its slot, by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.output import JsonOption, line, print_json, table
+
+if TYPE_CHECKING:
+    from cdc.capture import Capture
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="Capture: from Postgres into the log.")
+    for verb in (start, status, pause, resume, restart, reset, remove):
+        verbs.command(verb.__name__)(verb)
+    app.add_typer(verbs, name="capture")
+
+
+def start() -> None:
+    """Publish the tables, make the log, run the connector; leaves alone what is right already."""
+    changed = _capture().ensure(line)
+    line("capture runs" + ("" if changed else ", nothing had to change"))
+
+
+def status(as_json: JsonOption = False) -> None:
+    """The connector, its tasks, its configuration (without passwords) and the initial snapshot."""
+    from cdc.changelog import ChangeLog
+    from cdc.connect import ConnectClient
+    from cdc.connector import redacted
+    from cdc.snapshots import SnapshotTracker
+
+    capture = _capture()
+    with ConnectClient(capture.connect) as client:
+        connector = client.status(capture.source.connector)
+        config = redacted(client.config(capture.source.connector) or {})
+    snapshot = SnapshotTracker(ChangeLog(capture.kafka, capture.source)).look()
+    if as_json:
+        print_json({"connector": connector, "snapshot": snapshot, "config": config})
+        return
+    state = connector.summary if connector else "MISSING"
+    line(f"connector {capture.source.connector}: {state} {connector.reason if connector else ''}".rstrip())
+    line(f"snapshot: {'complete' if snapshot.complete else f'{snapshot.rows:,} rows so far'}")
+    table(("setting", "value"), sorted(config.items()))
+
+
+def pause() -> None:
+    """Stop reading; Postgres keeps the WAL until capture resumes, up to its cap."""
+    from cdc.connect import ConnectClient
+
+    capture = _capture()
+    with ConnectClient(capture.connect) as client:
+        client.pause(capture.source.connector)
+    line("paused; Postgres now keeps its WAL for the slot: headwater capture resume")
+
+
+def resume() -> None:
+    """Go on where it was paused."""
+    from cdc.connect import ConnectClient
+
+    capture = _capture()
+    with ConnectClient(capture.connect) as client:
+        capture.resume(client)
+    line("resumed")
+
+
+def restart() -> None:
+    """Restart what has failed."""
+    from cdc.connect import ConnectClient
+
+    capture = _capture()
+    with ConnectClient(capture.connect) as client:
+        client.restart_failed(capture.source.connector)
+    line("restarted")
+
+
+def reset(yes: YesOption = False) -> None:
+    """Begin a new era: a fresh slot and a fresh snapshot. What was derived from the log is built anew."""
+    if not yes:
+        typer.confirm("take a fresh snapshot of all captured tables, and begin a new era?", abort=True)
+    _capture().begin_anew(line)
+    line("a new era has begun")
+
+
+def remove(yes: YesOption = False) -> None:
+    """Drop the connector, its offsets and the slot; the log, the publication and the schema stay."""
+    if not yes:
+        typer.confirm("stop capturing and drop the slot?", abort=True)
+    _capture().remove()
+    line("removed; headwater capture start begins a new era")
+
+
+def _capture() -> Capture:
+    from headwater.deployment import Deployment
+    from headwater.settings import load
+
+    return Deployment.resolve(load()).capture()

@@ -1,0 +1,91 @@
+"""`headwater down`: stops what `up` started, from any terminal; with --reset throws its data away too."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from headwater.cli.output import JsonOption, line, print_json
+
+STOP_S_MAX: Final = 90.0
+POLL_S: Final = 0.1
+
+
+def register(app: typer.Typer) -> None:
+    app.command("down")(down)
+
+
+def down(
+    reset: Annotated[bool, typer.Option("--reset", help="Also delete the embedded servers' data.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop the embedded stack, in order."""
+    from headwater.settings import load
+
+    settings = load()
+    folder = settings.data_folder
+    if reset and not yes:
+        typer.confirm(f"delete all data of the embedded servers in {folder}?", abort=True)
+    stopped = stop(folder, damaged_ok=reset)
+    if reset:
+        delete(folder, settings.stack.account)
+    if as_json:
+        print_json({"stopped": stopped, "reset": reset})
+        return
+    line("stopped" if stopped else "nothing was running")
+    if reset:
+        line(f"deleted what the embedded servers kept in {folder}")
+
+
+def stop(folder: Path, *, damaged_ok: bool = False) -> bool:
+    """Asks the process that runs the stack to end; whatever is left after a kill -9 of it is ended here."""
+    from cdc.errors import StackError
+    from headwater.stack import state as stack_state
+    from headwater.stack.process import end
+
+    try:
+        state = stack_state.load(folder)
+    except StackError:
+        if not damaged_ok or stack_state.is_running(folder):
+            raise
+        return False
+    supervisor = state.supervisor.process() if state.supervisor and stack_state.is_running(folder) else None
+    if state.supervisor is None or supervisor is None:
+        ended = [end(leftover) for leftover in state.processes.values()]
+        return any(ended)
+    supervisor.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S_MAX
+    while stack_state.is_running(folder) or state.supervisor.process() is not None:
+        if time.monotonic() > deadline:
+            raise StackError(
+                f"process {supervisor.pid} did not stop within {STOP_S_MAX:g} s",
+                hint=f"kill -9 {supervisor.pid}; its servers end with it",
+            )
+        time.sleep(POLL_S)
+    return True
+
+
+def delete(folder: Path, account: str) -> None:
+    """What the stack has written, and nothing else: the folder may be one that the user keeps other things in."""
+    from headwater.service.ready import READY_FILE
+    from headwater.stack import state as stack_state
+    from headwater.stack.account import reachable, unprivileged
+
+    lock = stack_state.StackLock(folder)
+    if not lock.acquire():
+        raise stack_state.already_running(folder)
+    own = (folder / "data", folder / "logs", folder / "views", folder / "warehouse")
+    for path in (reachable(folder / "data", unprivileged(account)), *own):
+        if path.exists():
+            shutil.rmtree(path)
+    for name in (READY_FILE, *stack_state.FILES):
+        (folder / name).unlink(missing_ok=True)
+    lock.release()
+    if not any(folder.iterdir()):
+        folder.rmdir()

@@ -1,0 +1,1 @@
+"""Over HTTP: the live page, the status, health and metrics."""

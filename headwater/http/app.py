@@ -1,0 +1,103 @@
+"""The routes. Values come from the watch and the log; nothing here decides."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from fastapi import FastAPI, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from cdc.changelog import ChangeLog
+from cdc.findings import Finding
+from cdc.guardian import GuardianCollector
+from headwater import __version__
+from headwater.http.feed import Feed
+from headwater.http.metrics import StatusCollector
+from headwater.plain import plain
+
+if TYPE_CHECKING:
+    from headwater.http.server import PageServer
+    from headwater.status import Status
+
+STREAM_INTERVAL_S: Final = 1.0
+STATUS_AGE_S_MAX: Final = 30.0
+"""The watch looks every second; while it starts a dead server again it does not, and what it saw before counts less."""
+SERVICE_UNAVAILABLE: Final = 503
+
+
+def make_app(server: PageServer) -> FastAPI:
+    app = FastAPI(title="Headwater", version=__version__, docs_url="/docs", redoc_url=None)
+    server.reading.register(app)
+    registry = CollectorRegistry()
+    guardian = GuardianCollector()
+    registry.register(guardian)
+    registry.register(StatusCollector(server))
+    feed = Feed(ChangeLog(server.deployment.kafka, server.deployment.source), server.stopping)
+
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    def page() -> str:
+        return resources.files("headwater.http").joinpath("page.html").read_text(encoding="utf-8")
+
+    @app.get("/livez")
+    def livez() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "alive"}
+
+    @app.get("/readyz")
+    def readyz(response: Response) -> dict[str, object]:
+        """Changes flow: 503 as long as anything fails, or nobody has looked for a while."""
+        against = _against_ready(server.status, datetime.now(UTC))
+        if against:
+            response.status_code = SERVICE_UNAVAILABLE
+        told = server.status.findings if server.status else ()
+        return {"ready": not against, "findings": [*against, *(_line(f) for f in told if f.level != "fail")]}
+
+    @app.get("/v1/status")
+    def status() -> Response:
+        """What the watch last saw; 503 before its first look."""
+        if server.status is None:
+            return Response(b'{"detail":"not looked yet"}', SERVICE_UNAVAILABLE, media_type="application/json")
+        return Response(msgspec.json.encode(plain(server.status)), media_type="application/json")
+
+    @app.get("/metrics", include_in_schema=False)
+    def metrics() -> Response:
+        if server.status and server.status.slot:
+            guardian.record(server.deployment.source, server.status.slot)
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/v1/live")
+    async def live() -> StreamingResponse:
+        """Server-sent events: `status` each second and `changes` as they come down the log."""
+        return StreamingResponse(_events(server, feed, server.stopping), media_type="text/event-stream")
+
+    return app
+
+
+def _against_ready(status: Status | None, now: datetime) -> list[str]:
+    if status is None:
+        return ["not looked yet"]
+    age_s = (now - status.at).total_seconds()
+    stale = [f"status: last looked {age_s:.0f} s ago"] if age_s > STATUS_AGE_S_MAX else []
+    return stale + [_line(finding) for finding in status.findings if finding.level == "fail"]
+
+
+def _line(finding: Finding) -> str:
+    return f"{finding.name}: {finding.detail}"
+
+
+async def _events(server: PageServer, feed: Feed, stopping: threading.Event) -> AsyncIterator[bytes]:
+    seen = feed.newest
+    while not stopping.is_set():
+        yield b"event: status\ndata: " + msgspec.json.encode(plain(server.status)) + b"\n\n"
+        seen, changes = feed.since(seen)
+        if changes:
+            yield b"event: changes\ndata: " + msgspec.json.encode(changes) + b"\n\n"
+        await asyncio.sleep(STREAM_INTERVAL_S)

@@ -1,0 +1,68 @@
+"""The HTTP server inside `headwater up`: a live page, the status as JSON, health for probes, metrics for Prometheus."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import uvicorn
+
+from cdc.errors import ConfigurationError, StackError
+from headwater.api.reading import Reading
+from headwater.deployment import Deployment
+from headwater.http.app import make_app
+from headwater.settings import HttpSettings
+from headwater.stack.state import port_is_free
+from headwater.status import Status
+
+START_S_MAX: Final = 10.0
+START_POLL_S: Final = 0.02
+STOP_S_MAX: Final = 5.0
+
+
+def require_port(wanted: HttpSettings) -> None:
+    """Raises when somebody else listens there. To be asked before anything is started: a start takes a while."""
+    if wanted.host in ("127.0.0.1", "localhost") and not port_is_free(wanted.port):
+        raise ConfigurationError(
+            f"port {wanted.port} is taken",
+            detail="the page and the metrics need it",
+            hint="set HEADWATER_HTTP__PORT to a free one",
+        )
+
+
+class PageServer:
+    """Serves the status that the watch last saw; asking it costs the servers nothing."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.status: Status | None = None
+        self.stopping = threading.Event()
+        self.reading = Reading(deployment, self.stopping)
+        wanted = deployment.settings.http
+        self._host, self._port = wanted.host, wanted.port
+        self.url = f"http://{self._host}:{self._port}/"
+
+    @contextmanager
+    def running(self) -> Iterator[PageServer]:
+        require_port(self.deployment.settings.http)
+        config = uvicorn.Config(
+            make_app(self), host=self._host, port=self._port, log_level="warning", access_log=False, lifespan="off"
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, name="http", daemon=True)
+        thread.start()
+        deadline = time.monotonic() + START_S_MAX
+        while not server.started:
+            if not thread.is_alive() or time.monotonic() > deadline:
+                raise StackError(f"the page could not be served at {self.url}", hint="headwater logs headwater")
+            time.sleep(START_POLL_S)
+        self.reading.start()
+        try:
+            yield self
+        finally:
+            self.reading.stop()
+            server.should_exit = True
+            thread.join(STOP_S_MAX)

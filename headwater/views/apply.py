@@ -1,0 +1,192 @@
+"""Writes down which views are wanted, and waits until they are kept so.
+
+Order: tables that changed under a view are noted with the end of the log, then asked for anew, then the views are
+written down, all in one file at once. Cut off before the file is written, nothing was applied.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+
+from cdc import eras
+from cdc.addresses import KafkaAddress, Source
+from cdc.capture import request_snapshot
+from cdc.errors import StateError, ViewError
+from cdc.events import TableName
+from cdc.topics import topic_state
+from headwater.views.plan_views import Action, Change, Sources, ViewsPlan
+from views.maintain.group import Group
+from views.maintain.registry import Registry, State, ViewState, ViewStatus, Wanted, WantedView
+
+POLL_S: Final = 0.3
+_TABLE_CHANGED: Final = re.compile(r"^table (\S+) changed")
+
+
+@dataclass(frozen=True)
+class Applied:
+    views: tuple[str, ...]
+    dropped: tuple[str, ...]
+    batch: str
+    at_s: float
+    asked: tuple[str, ...] = ()
+    """Tables that are read anew."""
+
+
+def changed_tables(changes: Iterable[Change], state: State) -> dict[str, set[str]]:
+    """By view, the tables whose change paused it."""
+    found: dict[str, set[str]] = {}
+    for change in changes:
+        status = state.views.get(change.name)
+        if status is not None and status.state is ViewState.PAUSED and (seen := _TABLE_CHANGED.match(status.reason)):
+            found[change.name] = {seen[1]}
+    return found
+
+
+def known_skips(registry: Registry, era: int) -> dict[str, int]:
+    """By table, the offset from which on the log has it in its present shape, as far as groups of this era know.
+
+    An offset of another era means nothing in this one: its groups are passed over.
+    """
+    found: dict[str, int] = {}
+    for folder in registry.groups.glob("*") if registry.groups.is_dir() else ():
+        try:
+            spec = Group.load(folder).spec
+        except StateError:
+            continue
+        for table, offset in spec.skip_before.items() if spec.era == era else ():
+            found[table] = max(offset, found.get(table, 0))
+    return found
+
+
+def altered_since(conn: psycopg.Connection, began_s: int) -> set[str]:
+    """Tables that came or changed their shape after that second: the log may have rows of two shapes."""
+    found = conn.execute(
+        "select schema_name || '.' || table_name from headwater.catalog where recorded_at > to_timestamp(%s)",
+        [began_s],
+    )
+    return {name for (name,) in found}
+
+
+def next_wanted(
+    wanted: Wanted,
+    plan: ViewsPlan,
+    sources: Sources,
+    skips: Mapping[str, int],
+    *,
+    drop: bool,
+    batch: str,
+    at_s: float,
+    era: int = 0,
+) -> Wanted:
+    """What is wanted once the plan is applied. Pure."""
+    gone = {change.name for change in plan.having(Action.DROPPED)} if drop else set()
+    views = {name: view for name, view in wanted.views.items() if name not in gone}
+    for change in plan.pending:
+        assert change.declared is not None
+        tables = change.declared.tables
+        views[change.name] = WantedView(
+            change.declared.text,
+            sources.shapes(tables),
+            at_s,
+            batch,
+            {str(table): skips[str(table)] for table in tables if str(table) in skips},
+            era,
+        )
+    return Wanted(views)
+
+
+def apply(
+    plan: ViewsPlan,
+    sources: Sources,
+    registry: Registry,
+    conn: psycopg.Connection,
+    kafka: KafkaAddress,
+    source: Source,
+    *,
+    drop: bool,
+) -> Applied:
+    """The plan must not be refused."""
+    era = eras.current(kafka, source)
+    skips = known_skips(registry, era.era) if plan.pending else {}
+    used = {str(table) for change in plan.pending if change.declared for table in change.declared.tables}
+    paused_by = set[str]().union(*changed_tables(plan.pending, registry.state()).values())
+    asked = sorted(paused_by | (used & altered_since(conn, era.era)))
+    low = topic_state(kafka, source.changes_topic).low
+    if low > era.first_offset:
+        # The log's beginning is gone: what no snapshot has brought since must be read anew.
+        asked = sorted({*asked, *(table for table in used if skips.get(table, -1) < low)})
+    if asked:
+        # The end first: what the snapshot reads stands after it.
+        end = topic_state(kafka, source.changes_topic).high
+        skips |= dict.fromkeys(asked, end)
+        request_snapshot(conn, [TableName.parse(table) for table in asked])
+    batch, at_s = uuid.uuid4().hex[:12], time.time()
+    registry.want(next_wanted(registry.wanted(), plan, sources, skips, drop=drop, batch=batch, at_s=at_s, era=era.era))
+    dropped = tuple(change.name for change in plan.having(Action.DROPPED)) if drop else ()
+    return Applied(tuple(change.name for change in plan.pending), dropped, batch, at_s, tuple(asked))
+
+
+def apply_again(registry: Registry, views: Collection[str]) -> Applied:
+    """Builds views again from the log, as they are written down; readers keep the old rows until the new are whole."""
+    wanted, batch, at_s = registry.wanted(), uuid.uuid4().hex[:12], time.time()
+    again = {
+        name: WantedView(view.text, view.tables, at_s, batch, view.skip_before, view.era)
+        for name, view in wanted.views.items()
+        if name in views
+    }
+    registry.want(Wanted({**wanted.views, **again}))
+    return Applied(tuple(again), (), batch, at_s)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of one view on its way."""
+
+    view: str
+    state: ViewState
+    group: str = ""
+    done: int = 0
+    total: int = 0
+    reason: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (ViewState.LIVE, ViewState.PAUSED)
+
+
+def progress(applied: Applied, state: State) -> list[Progress]:
+    """How far the applied views are. What the state says of an earlier application of a view does not count."""
+    return [_progress(name, state.views.get(name), applied.at_s, state) for name in applied.views]
+
+
+def _progress(view: str, status: ViewStatus | None, at_s: float, state: State) -> Progress:
+    if status is None or status.applied_at_s != at_s:
+        return Progress(view, ViewState.WAITING)
+    group = state.groups.get(status.group)
+    done, total = (group.offset, group.end) if group is not None else (0, 0)
+    return Progress(view, status.state, status.group, done, total, status.reason)
+
+
+def wait(applied: Applied, registry: Registry) -> Iterator[list[Progress]]:
+    """Looks again and again, until all views are live or one is paused. Raises ViewError when nobody keeps views."""
+    while True:
+        state = registry.state()
+        found = progress(applied, state)
+        yield found
+        if all(each.is_over for each in found):
+            return
+        if not registry.is_kept():
+            raise nobody(state)
+        time.sleep(POLL_S)
+
+
+def nobody(state: State) -> ViewError:
+    detail = f"the last one said: {state.problem}" if state.problem else "what is applied is built once one runs"
+    return ViewError("no process keeps the views", detail=detail, hint="headwater up")

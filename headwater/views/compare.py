@@ -1,0 +1,175 @@
+"""One look at a view beside its SQL in Postgres: every row of both, in bounded memory.
+
+Postgres' rows come through a cursor on the server, and the store is asked for each by its key; then the store's keys
+are looked up among those that came, of which a number each is remembered (8 bytes a row). Rows are equal when their
+JSON is, byte by byte, or as values: numbers by their value, floats to 9 digits, because a sum of floats depends on the
+order in which Postgres happens to add them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final
+
+import numpy as np
+import psycopg
+
+from headwater.views.kept import KeptView
+from headwater.views.key_text import encoded
+from views.maintain.contents import key_json
+from views.sqltypes import Family
+
+CHUNK_ROWS: Final = 2_000
+AGAIN_KEYS_MAX: Final = 1_000
+DIFFERING_MAX: Final = 50_000
+"""Rows that differ beyond so many are not looked for: the view is broken, not a row of it."""
+FLOAT_TOLERANCE: Final = 1e-9
+_ALIAS: Final = "headwater_view"
+SETTINGS: Final = {
+    "timezone": "UTC",
+    "datestyle": "ISO, YMD",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "search_path": "public, pg_catalog",
+}
+"""What the text of a value depends on, and where a name without a schema is looked for."""
+
+
+class Kind(StrEnum):
+    MISSING = "missing"
+    EXTRA = "extra"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A row that is not the same in both."""
+
+    key: str
+    """As JSON."""
+    encoded: bytes
+    postgres: bytes | None
+    view: bytes | None
+
+    @property
+    def kind(self) -> Kind:
+        if self.view is None:
+            return Kind.MISSING
+        return Kind.EXTRA if self.postgres is None else Kind.DIFFERENT
+
+
+@dataclass
+class Look:
+    rows_postgres: int = 0
+    rows_view: int = 0
+    differing: dict[str, Differing] = field(default_factory=dict)
+
+    @property
+    def is_cut(self) -> bool:
+        return len(self.differing) >= DIFFERING_MAX
+
+    def add(self, found: Differing) -> None:
+        if not self.is_cut:
+            self.differing[found.key] = found
+
+
+class Comparison:
+    """Over a transaction in Postgres that sees one moment; the view may go on meanwhile."""
+
+    def __init__(self, kept: KeptView, conn: psycopg.Connection) -> None:
+        self._kept, self._conn = kept, conn
+        self._floats = [f.name for f in kept.store.fields if f.type.family is Family.FLOAT]
+
+    def all(self, on_rows: Callable[[int], None] = lambda _: None) -> Look:
+        """`on_rows` is told of rows as they are done, Postgres' and the view's."""
+        look = Look()
+        seen: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+        for rows in self._postgres(self._sql()):
+            keys = self._compared(rows, look)
+            seen.append(np.fromiter(map(hash, keys), np.int64, len(keys)))
+            on_rows(len(rows))
+        known = np.sort(np.concatenate(seen)) if seen else np.empty(0, np.int64)
+        for chunk in self._kept.chunks():
+            look.rows_view += len(chunk)
+            numbers = np.fromiter((hash(key) for key, _ in chunk), np.int64, len(chunk))
+            for place in np.flatnonzero(~_among(numbers, known)):
+                key, row = chunk[int(place)]
+                look.add(Differing(key_json(self._kept.store, row).decode(), key, None, row))
+            on_rows(len(chunk))
+        return look
+
+    def again(self, suspects: Collection[Differing]) -> Look:
+        """The same for some keys."""
+        if len(suspects) > AGAIN_KEYS_MAX:
+            whole = self.all()
+            wanted = {suspect.key for suspect in suspects}
+            whole.differing = {key: found for key, found in whole.differing.items() if key in wanted}
+            return whole
+        look, left = Look(), {suspect.encoded: suspect for suspect in suspects}
+        for rows in self._postgres(self._sql(chosen=True), [suspect.key for suspect in suspects]):
+            for key in self._compared(rows, look):
+                left.pop(key, None)
+        stored = self._kept.read_anywhere(list(left))
+        for key, suspect in left.items():
+            if key in stored:
+                look.add(Differing(suspect.key, key, None, stored[key]))
+        return look
+
+    def is_equal(self, one: bytes | None, other: bytes | None) -> bool:
+        if one == other or one is None or other is None:
+            return one == other
+        left, right = (json.loads(row, parse_float=Decimal) for row in (one, other))
+        for name in self._floats:
+            if _is_close(left.get(name), right.get(name)):
+                right[name] = left.get(name)
+        return bool(left == right)
+
+    def _compared(self, rows: list[tuple[Any, ...]], look: Look) -> list[bytes]:
+        keys = encoded(self._kept.store, [row[2:] for row in rows])
+        stored = self._kept.read(keys)
+        look.rows_postgres += len(rows)
+        for key, (text, name, *_) in zip(keys, rows, strict=True):
+            row, held = text.encode(), stored.get(key)
+            if not self.is_equal(row, held):
+                look.add(Differing(name, key, row, held))
+        return keys
+
+    def _postgres(self, query: str, keys: list[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
+        with self._conn.cursor(name="headwater_verify") as cursor:
+            cursor.execute(query.encode(), None if keys is None else [keys])
+            while rows := cursor.fetchmany(CHUNK_ROWS):
+                yield rows
+
+    def _sql(self, *, chosen: bool = False) -> str:
+        columns = [f"{_ALIAS}.{_quoted(name)}" for name in self._kept.store.key]
+        key = f"(SELECT row_to_json(k)::text FROM (SELECT {', '.join(columns)}) k)"
+        texts = ", ".join(f"{column}::text" for column in columns)
+        inner = self._kept.group.plans[self._kept.view].view.sql
+        query = f"SELECT row_to_json({_ALIAS})::text, {key}, {texts} FROM (\n{inner}\n) {_ALIAS}"
+        return query.replace("%", "%%") + f" WHERE {key} = ANY(%s)" if chosen else query
+
+
+def _among(
+    numbers: np.ndarray[Any, np.dtype[np.int64]], known: np.ndarray[Any, np.dtype[np.int64]]
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    if not len(known):
+        return np.zeros(len(numbers), np.bool_)
+    places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+    found: np.ndarray[Any, np.dtype[np.bool_]] = known[places] == numbers
+    return found
+
+
+def _is_close(one: object, other: object) -> bool:
+    if not isinstance(one, int | Decimal) or not isinstance(other, int | Decimal):
+        return False
+    return math.isclose(one, other, rel_tol=FLOAT_TOLERANCE)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,291 @@
+"""Is a view what its SQL gives in Postgres? Every row, while both go on. The method, and why it is sound:
+
+The view and a snapshot of Postgres never hold the same transactions by themselves: the view stands at an epoch's end,
+and a commit is written to the WAL (and so may be in the view) a moment before snapshots see it. So a round is
+
+    1. note the view's frontier f and the end t of its topic
+    2. take a snapshot S (repeatable read); note the end h of the WAL after it
+    3. wait until the frontier has passed h: now the view holds every transaction that S sees
+    4. compare every row; wait until what was read from the store is published; read the topic from t on
+
+What the view published before t was committed, and visible, before S (but for commits that wait for a synchronous
+standby: 2 waits until there are none). So S lies between f and the frontier after 4, and a row's values at the ends of
+all epochs in between are known: the one in the store, and those that the topic has for it since t.
+
+Equal: Postgres' row is one of these values. A row that does not change in the window is then equal at S, exactly.
+Suspect: it is none of them. Either the view is wrong, or S fell into an epoch that changed the row there and back,
+or in several steps. Suspects are looked at again in a new round, with a new snapshot.
+Different, for certain: a suspect of a quiet round, in which the log has no change of the view's tables from f to the
+frontier after 4; then the SQL gives the same at f, S and there. It takes two rounds, because a server that stops a
+process between writing its commit and showing it, for as long as an epoch takes, would break the sentence above. On a
+busy database, a suspect with the same two values in ROUNDS_MAX rounds that the topic never mentioned. A suspect that
+kept changing is counted as unsettled, not as different.
+
+With `lock`, what is left is settled at once: a lock in share mode lets the writers of the view's tables finish and
+holds new ones up until the frontier has passed the WAL's end. A lock is let go after its commit is visible, so view
+and SQL then hold the same transactions. Writers wait for about an epoch and a heartbeat.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import psycopg
+from psycopg import sql
+
+from cdc.addresses import KafkaAddress, PostgresAddress, Source
+from cdc.changelog import ChangeLog
+from cdc.errors import SourceError, ViewError
+from cdc.events import ChangeEvent, End, TableName
+from cdc.position import Lsn, Position
+from cdc.postgres import connect, explained
+from cdc.reader import read_range
+from cdc.topics import find_state
+from headwater.views.compare import SETTINGS, Comparison, Differing, Kind, Look
+from headwater.views.declared import tables_of
+from headwater.views.kept import Frontiers, KeptView, includes, open_view
+from views.maintain.publisher import Frontier, view_topic
+from views.maintain.registry import Registry, ViewState
+
+ROUNDS_MAX: Final = 12
+TIMEOUT_S: Final = 60.0
+LOCK_TIMEOUT_MS: Final = 5_000
+QUIET_RECORDS_MAX: Final = 100_000
+"""A window with more records than that is taken for a busy one without reading it."""
+EXAMPLES: Final = 5
+_WAITING: Final = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'"
+_POLL_S: Final = 0.1
+
+OnRows = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Verified:
+    view: str
+    rows_postgres: int
+    rows_view: int
+    counts: dict[Kind, int]
+    unsettled: int
+    examples: tuple[Differing, ...]
+    is_cut: bool
+    """More rows differ than were counted."""
+    lsn: Lsn
+    """Of the first snapshot: everything committed before it was compared."""
+    position: Position
+    rounds: int
+    took_s: float
+
+    @property
+    def is_equal(self) -> bool:
+        return not any(self.counts.values()) and not self.unsettled
+
+
+@dataclass(frozen=True)
+class _Round:
+    comparison: Comparison
+    look: Look
+    lsn: Lsn
+    start: Frontier
+    end: Frontier
+    topic_start: int
+
+
+@dataclass
+class Verifier:
+    postgres: PostgresAddress
+    kafka: KafkaAddress
+    source: Source
+    registry: Registry
+    timeout_s: float = TIMEOUT_S
+    frontiers: Frontiers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.frontiers = Frontiers(self.kafka, self.source)
+
+    def verify(
+        self, view: str, *, examples: int = EXAMPLES, lock: bool = False, on_rows: OnRows = lambda _: None
+    ) -> Verified:
+        """Raises ViewError for a view that is not live, or that does not get on."""
+        began = time.monotonic()
+        kept = self._opened(view)
+        first = self._round(kept, None, on_rows)
+        suspects, changed = self._suspects(kept, first)
+        found, rounds, last = _Settled(dict(suspects)), 1, first
+        while suspects and not found.is_over and rounds < ROUNDS_MAX:
+            rounds += 1
+            if lock:
+                suspects, changed = self._locked(kept, suspects.values()), set()
+                found.settle(suspects, is_quiet=True)
+                break
+            last = self._round(kept, suspects.values(), on_rows)
+            found.leave_out(changed)
+            suspects, changed = self._suspects(kept, last)
+            found.settle(suspects, is_quiet=self._is_quiet(kept, last))
+        found.leave_out(changed)
+        differing = found.certain(suspects)
+        return Verified(
+            view,
+            first.look.rows_postgres,
+            first.look.rows_view,
+            {kind: sum(each.kind is kind for each in differing) for kind in Kind},
+            len(suspects) - len(differing),
+            tuple(differing[:examples]),
+            first.look.is_cut,
+            first.lsn,
+            first.end.position,
+            rounds,
+            time.monotonic() - began,
+        )
+
+    def _opened(self, view: str) -> KeptView:
+        kept = open_view(self.registry, self.frontiers.look(), view)
+        status = self.registry.state().views.get(view)
+        if status is not None and status.state is ViewState.PAUSED:
+            raise ViewError(
+                f"view {view} is paused, so it is not what Postgres has",
+                detail=status.reason,
+                hint=f"headwater apply, or headwater verify {view} --repair",
+            )
+        return kept
+
+    def _round(self, kept: KeptView, suspects: Collection[Differing] | None, on_rows: OnRows) -> _Round:
+        start = self._frontier(kept)
+        topic_start = self._topic_end(kept.view)
+        with _snapshot(self.postgres, self.timeout_s) as (conn, lsn):
+            self._wait(kept, includes(lsn), f"Postgres is at {lsn}")
+            comparison = Comparison(kept, conn)
+            with explained(conn):
+                look = comparison.all(on_rows) if suspects is None else comparison.again(suspects)
+        epoch = kept.epoch
+        end = self._wait(kept, lambda frontier: frontier.offset >= epoch, f"its rows are at {epoch}")
+        if end.group != kept.group.spec.id or end.era != kept.group.spec.era:
+            raise _replaced(kept.view)
+        return _Round(comparison, look, lsn, start, end, topic_start)
+
+    def _locked(self, kept: KeptView, suspects: Collection[Differing]) -> dict[str, Differing]:
+        tables = sql.SQL(", ").join(sql.Identifier(t.schema, t.name) for t in self._tables(kept))
+        with connect(self.postgres) as conn, explained(conn), conn.transaction():
+            conn.execute("select set_config('lock_timeout', %s, true)", [f"{LOCK_TIMEOUT_MS}ms"])
+            conn.execute(sql.SQL("lock table only {} in share mode").format(tables))
+            lsn = _prepared(conn)
+            self._wait(kept, includes(lsn), f"Postgres is at {lsn}")
+            return dict(Comparison(kept, conn).again(suspects).differing)
+
+    def _tables(self, kept: KeptView) -> tuple[TableName, ...]:
+        return tables_of(kept.group.plans[kept.view].root)
+
+    def _frontier(self, kept: KeptView) -> Frontier:
+        found = self.frontiers.look().get(kept.view)
+        if found is None or found.group != kept.group.spec.id:
+            raise _replaced(kept.view)
+        return found
+
+    def _wait(self, kept: KeptView, is_enough: Callable[[Frontier], bool], wanted: str) -> Frontier:
+        found = self.frontiers.wait(kept.view, is_enough, self.timeout_s)
+        if found is not None:
+            return found
+        at = self._frontier(kept)
+        raise ViewError(
+            f"view {kept.view} does not get on",
+            detail=f"{wanted}, the view at {at.position} ({at.lsn}), for {self.timeout_s:g} s",
+            hint="headwater status" if self.registry.is_kept() else "headwater up",
+        )
+
+    def _topic_end(self, view: str) -> int:
+        state = find_state(self.kafka, view_topic(self.source, view))
+        return state.high if state is not None else 0
+
+    def _suspects(self, kept: KeptView, round_: _Round) -> tuple[dict[str, Differing], set[str]]:
+        """What differs, without the rows that had Postgres' value at the end of some epoch in the window; and of these
+        the keys that changed in it."""
+        left, changed = dict(round_.look.differing), set[str]()
+        if not left:
+            return {}, changed
+        topic = view_topic(self.source, kept.view)
+        for chunk in read_range(self.kafka, topic, round_.topic_start, self._topic_end(kept.view)):
+            for raw in chunk:
+                key = (raw.key or b"").decode()
+                if key in left and raw.value is not None:
+                    changed.add(key)
+                    values = _before_and_after(raw.value)
+                    if any(round_.comparison.is_equal(left[key].postgres, value) for value in values):
+                        del left[key]
+        return left, changed & left.keys()
+
+    def _is_quiet(self, kept: KeptView, round_: _Round) -> bool:
+        start, end = round_.start.position, round_.end.position
+        if end.offset - start.offset > QUIET_RECORDS_MAX:
+            return False
+        tables = set(self._tables(kept))
+        return not any(_touches(entry, tables) for entry in ChangeLog(self.kafka, self.source).entries(start, end))
+
+
+@dataclass
+class _Settled:
+    """What the rounds say of suspects. `same` are those that have been the same since the first."""
+
+    same: dict[str, Differing]
+    is_over: bool = False
+    """The last round was quiet: nothing more is to be learnt."""
+
+    def settle(self, suspects: Mapping[str, Differing], *, is_quiet: bool) -> None:
+        self.same = {key: seen for key, seen in self.same.items() if suspects.get(key) == seen}
+        self.is_over = is_quiet
+
+    def leave_out(self, changed: Collection[str]) -> None:
+        self.same = {key: seen for key, seen in self.same.items() if key not in changed}
+
+    def certain(self, suspects: Mapping[str, Differing]) -> list[Differing]:
+        """Of those left: all after a quiet round, else those that stayed the same through all rounds."""
+        return [found for key, found in suspects.items() if self.is_over or key in self.same]
+
+
+@contextmanager
+def _snapshot(address: PostgresAddress, timeout_s: float) -> Iterator[tuple[psycopg.Connection, Lsn]]:
+    """A transaction that sees one moment, and an LSN after everything that it sees."""
+    with connect(address) as conn, explained(conn):
+        deadline = time.monotonic() + timeout_s
+        while (row := conn.execute(_WAITING).fetchone()) and row[0]:
+            if time.monotonic() > deadline:
+                raise SourceError(
+                    "commits wait for a synchronous standby",
+                    detail="they are in the log, and not yet visible",
+                    hint="select * from pg_stat_replication",
+                )
+            time.sleep(_POLL_S)
+        conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        conn.read_only = True
+        with conn.transaction():
+            yield conn, _prepared(conn)
+
+
+def _prepared(conn: psycopg.Connection) -> Lsn:
+    """Sets what the text of values depends on. The first statement takes the snapshot, so the LSN comes after it."""
+    for name, value in SETTINGS.items():
+        conn.execute("select set_config(%s, %s, true)", [name, value])
+    found = conn.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+    assert found is not None
+    return Lsn.parse(found[0])
+
+
+def _before_and_after(value: bytes) -> Iterator[bytes | None]:
+    record = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    for part in (bytes(record["before"]), bytes(record["after"])):
+        yield None if part == b"null" else part
+
+
+def _touches(entry: object, tables: set[TableName]) -> bool:
+    if isinstance(entry, End):
+        return not tables.isdisjoint(entry.events_per_table)
+    return isinstance(entry, ChangeEvent) and entry.table in tables
+
+
+def _replaced(view: str) -> ViewError:
+    return ViewError(
+        f"view {view} was built again meanwhile", detail="another group serves it", hint=f"headwater verify {view}"
+    )

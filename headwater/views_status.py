@@ -1,0 +1,133 @@
+"""How the views are, as everybody is shown it: from what the maintainer last wrote down."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cdc.findings import Finding
+from views.maintain.registry import STALE_S, Epochs, Registry, ViewState
+from views.sinks.lane import LaneState, SinkStatus
+
+STARTING_S: Final = 120.0
+"""How long Spark may take to start before its silence is a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewLine:
+    name: str
+    state: str
+    reason: str = ""
+    group: str = ""
+    progress: float | None = None
+    """While it is being built: the share of the log that it has read."""
+    lsn: str = ""
+    behind_s: float | None = None
+    """Since the last commit that it includes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkLine:
+    """A view in one place, and what every hop on the way there took for the last commit that it includes."""
+
+    view: str
+    sink: str
+    state: str
+    reason: str = ""
+    behind_changes: int = 0
+    """In the view's topic, not yet in the place."""
+    refused: int = 0
+    view_ms: float | None = None
+    """From the commit to the view's topic."""
+    sink_ms: float | None = None
+    """From there to the place."""
+
+    @classmethod
+    def of(cls, status: SinkStatus) -> SinkLine:
+        mark = status.mark
+        is_timed = mark is not None and mark.committed_at_us is not None and status.state == LaneState.RIDING
+        return cls(
+            status.view,
+            status.sink,
+            status.state.value,
+            status.reason,
+            max(0, status.target_offset - (mark.next_offset if mark else 0)),
+            status.refused,
+            round((mark.published_at_us - (mark.committed_at_us or 0)) / 1000, 1) if is_timed and mark else None,
+            round(max(0, status.applied_at_us - mark.published_at_us) / 1000, 1) if is_timed and mark else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ViewsStatus:
+    running: bool
+    views: tuple[ViewLine, ...] = ()
+    epochs: Epochs = field(default_factory=Epochs)
+    memory_mb: dict[str, float] | None = None
+    sinks: tuple[SinkLine, ...] = ()
+
+    @property
+    def live(self) -> int:
+        return sum(view.state == ViewState.LIVE for view in self.views)
+
+
+NO_VIEWS: Final = ViewsStatus(running=False)
+
+
+def look(folder: Path, now_s: float | None = None) -> tuple[ViewsStatus, list[Finding]]:
+    now_s = time.time() if now_s is None else now_s
+    registry = Registry(folder)
+    wanted, state = registry.wanted(), registry.state()
+    running = now_s - state.at_s < STALE_S
+    lines = []
+    for name in sorted(wanted.views):
+        known = state.views.get(name)
+        group = state.groups.get(known.group) if known else None
+        if known is None or group is None:
+            lines.append(ViewLine(name, ViewState.WAITING.value, known.reason if known else ""))
+            continue
+        committed = group.committed_at_us
+        lines.append(
+            ViewLine(
+                name,
+                known.state.value,
+                known.reason,
+                known.group,
+                None if group.is_live else group.offset / max(group.end, 1),
+                group.lsn,
+                None if committed is None else max(0.0, now_s - committed / 1e6),
+            )
+        )
+    newest = max((view.applied_at_s for view in wanted.views.values()), default=now_s)
+    sinks = sorted(state.sinks, key=lambda status: (status.view, status.sink))
+    found = ViewsStatus(running, tuple(lines), state.epochs, state.rss_mb, tuple(map(SinkLine.of, sinks)))
+    return found, _findings(found, silent_s=now_s - max(state.at_s, newest))
+
+
+def _findings(status: ViewsStatus, silent_s: float) -> list[Finding]:
+    found = [
+        Finding("warn", f"view {view.name}", f"is paused: {view.reason}", "headwater plan")
+        for view in status.views
+        if view.state == ViewState.PAUSED
+    ]
+    found += [
+        Finding(
+            "warn", f"{sink.sink} of {sink.view}", f"is {sink.state}: {sink.reason}", f"headwater views {sink.view}"
+        )
+        for sink in status.sinks
+        if sink.state in (LaneState.DOWN, LaneState.FAILED)
+    ]
+    found += [
+        Finding(
+            "warn", f"{sink.sink} of {sink.view}", f"refused {sink.refused:,} changes", "headwater deadletters list"
+        )
+        for sink in status.sinks
+        if sink.refused
+    ]
+    if status.views and not status.running:
+        level = "fail" if silent_s > STARTING_S else "warn"
+        detail = "are not being kept" if level == "fail" else "are starting"
+        found.append(Finding(level, "views", detail, "headwater logs views"))  # type: ignore[arg-type]
+    return found

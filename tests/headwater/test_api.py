@@ -1,0 +1,335 @@
+"""Reading over HTTP, on views that are kept from the real log in a real cache: exact, fresh, and sure of a write."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from cdc import eras
+from cdc.addresses import Source
+from cdc.catalog_reader import describe
+from cdc.events import TableName
+from cdc.position import Lsn
+from cdc.publication import drop_capture_role
+from headwater.api.access import Access, KeyStore
+from headwater.api.limits import RateLimit
+from headwater.api.problems import Forbidden, TooMany, Unauthorized
+from headwater.deployment import Deployment
+from headwater.http.server import PageServer
+from headwater.migrate import migrate
+from headwater.settings import Settings
+from headwater.sinks import sink_kinds
+from tests.conftest import fresh_database
+from tests.headwater.test_http import free_port
+from tests.headwater.views_keeper import keeping
+from views.maintain.group import GroupSpec
+from views.maintain.registry import Registry, Wanted, WantedView
+
+pytestmark = pytest.mark.stack
+
+DDL = """
+    create table products (id integer primary key, slug text, maker integer, price numeric(12, 2), at timestamptz);
+    create table makers (id integer primary key, name text);
+    insert into makers values (1, 'Ada'), (2, 'Bob');
+    insert into products select n, 'p-' || n, 1 + n % 2, n + 0.50, '2026-01-31 12:00+00' from generate_series(1, 50) n;
+"""
+VIEWS = {
+    "card": """create materialized view card with (sinks = 'cache, search', lookup = 'slug, maker') as
+        select p.id, p.slug, p.price, p.maker, m.name from products p join makers m on m.id = p.maker""",
+    "by_maker": """create materialized view by_maker with (key = 'maker, at', sinks = 'cache') as
+        select maker, at, count(*) as n, sum(price) as total from products group by maker, at""",
+    "nowhere": "create materialized view nowhere as select id from makers",
+}
+TABLES = [TableName("public", "products"), TableName("public", "makers")]
+
+
+class Shop:
+    """A captured database, its views in the cache, and the API over them."""
+
+    def __init__(self, conn: psycopg.Connection, client: httpx.Client, page: PageServer) -> None:
+        self.conn, self.client, self.page = conn, client, page
+
+    def get(self, path: str, status: int = 200, **given: Any) -> Any:
+        answer = self.client.get(path, **given)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def token(self) -> str:
+        [[lsn]] = self.conn.execute("select pg_current_wal_insert_lsn()::text").fetchall()
+        return str(lsn)
+
+    def sure(self, path: str, **given: Any) -> Any:
+        """An answer that includes everything committed so far."""
+        sign = "&" if "?" in path else "?"
+        return self.get(f"{path}{sign}wait_ms=30000", headers={"X-Headwater-Token": self.token()}, **given)
+
+
+@pytest.fixture(scope="module")
+def shop(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("api")
+    name = f"t{time.time_ns():x}"[:20]
+    with ExitStack() as closing:
+        for address in fresh_database(deployment.postgres, name):
+            migrate(address)
+            conn = closing.enter_context(psycopg.connect(address.conninfo(), autocommit=True))
+            conn.execute(DDL)
+            mine = replace(
+                deployment,
+                settings=Settings.model_validate(
+                    {"source": name, "data_folder": str(folder), "http": {"port": free_port()}}
+                ),
+                source=Source(name),
+                postgres=address,
+                capture_postgres=replace(address, user=f"{name}_capture", password="a capture password"),
+            )
+            capture = mine.capture()
+            capture.ensure()
+            registry = Registry(mine.settings.views_state)
+            tables = describe(conn, TABLES)
+            registry.want(Wanted({view: WantedView(text, tables, 1.0, "b") for view, text in VIEWS.items()}))
+            era = eras.current(capture.kafka, capture.source)
+            spec = GroupSpec.new(era.era, era.topic_id, era.first_offset, 1, VIEWS, tables)
+            group = spec.save(registry.groups)
+            page = PageServer(mine)
+            try:
+                with (
+                    keeping(capture.kafka, capture.source, registry, group, sink_kinds(mine)),
+                    page.running(),
+                    httpx.Client(base_url=page.url, timeout=60) as client,
+                ):
+                    made = Shop(conn, client, page)
+                    page.reading.board.wait("card", "cache", Lsn.parse(made.token()), 60)
+                    page.reading.board.wait("by_maker", "cache", Lsn.parse(made.token()), 60)
+                    page.reading.board.wait("card", "search", Lsn.parse(made.token()), 60)
+                    yield made
+            finally:
+                capture.remove()
+                drop_capture_role(conn, capture.capture.user)
+                closing.close()
+
+
+# By key
+
+
+def test_a_row_by_its_key(shop: Shop) -> None:
+    answer = shop.client.get("v1/views/card/7")
+    assert answer.json()["row"] == {"id": 7, "slug": "p-7", "price": 7.5, "maker": 2, "name": "Bob"}
+    assert '"price":7.50' in answer.text, "numbers keep their digits"
+    assert answer.json()["freshness"]["state"] == "riding"
+    assert Lsn.parse(answer.headers["X-Headwater-Lsn"]) > Lsn(0)
+    assert float(answer.headers["X-Headwater-Lag-Ms"]) >= 0
+
+
+def test_a_key_of_two_columns(shop: Shop) -> None:
+    expected = {"maker": 1, "at": "2026-01-31T12:00:00+00:00", "n": 25, "total": 662.5}
+    for key in ("1,2026-01-31 12:00:00+00", "maker=1,at=2026-01-31T12:00:00Z"):
+        assert shop.get(f"v1/views/by_maker/{key}")["row"] == expected
+
+
+def test_many_at_once(shop: Shop) -> None:
+    answer = shop.client.post("v1/views/card/get", json={"keys": [3, "99", {"id": 1}]}).json()
+    assert [row and row["slug"] for row in answer["rows"]] == ["p-3", None, "p-1"]
+
+
+def test_by_another_column(shop: Shop) -> None:
+    assert [row["id"] for row in shop.get("v1/views/card?slug=p-9")["rows"]] == [9]
+    assert len(shop.get("v1/views/card?maker=1")["rows"]) == 25
+    assert shop.get("v1/views/card?slug=none")["rows"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "word"),
+    [
+        ("v1/views/card/999", 404, "no row of card"),
+        ("v1/views/cart/1", 404, "card"),
+        ("v1/views/card/seven", 400, "type integer"),
+        ("v1/views/by_maker/1", 400, "not a key"),
+        ("v1/views/nowhere/1", 404, "not in the cache"),
+        ("v1/views/card?price=1", 400, "looked up by"),
+    ],
+)
+def test_what_is_wrong_is_told(shop: Shop, path: str, status: int, word: str) -> None:
+    answer = shop.get(path, status)
+    assert word in json.dumps(answer)
+    assert set(answer) == {"error", "detail", "hint"}
+
+
+# Sure of a write
+
+
+def test_an_answer_includes_the_write_before_it(shop: Shop) -> None:
+    for n in range(5):
+        shop.conn.execute("update products set price = %s where id = 5", [100 + n])
+        assert shop.sure("v1/views/card/5")["row"]["price"] == 100 + n
+
+
+def test_lookups_follow_their_rows(shop: Shop) -> None:
+    shop.conn.execute("update products set slug = 'renamed' where id = 6")
+    assert [row["id"] for row in shop.sure("v1/views/card?slug=renamed")["rows"]] == [6]
+    assert shop.get("v1/views/card?slug=p-6")["rows"] == []
+    shop.conn.execute("delete from products where id = 6")
+    shop.sure("v1/views/card/5")
+    assert shop.get("v1/views/card?slug=renamed")["rows"] == []
+    shop.get("v1/views/card/6", 404)
+
+
+def test_a_write_that_is_not_there_in_time(shop: Shop) -> None:
+    answer = shop.client.get("v1/views/card/5", headers={"X-Headwater-Token": "FF/0"}, params={"wait_ms": 50})
+    assert answer.status_code == 504
+    assert "does not include FF/0 yet" in answer.json()["error"]
+
+
+def test_a_token_that_is_none(shop: Shop) -> None:
+    assert shop.client.get("v1/views/card/5", headers={"X-Headwater-Token": "soon"}).status_code == 400
+
+
+# By what it says
+
+
+def test_a_search_with_filters_sort_facets_and_pages(shop: Shop) -> None:
+    first = shop.get("v1/search/card?q=maker:1 price:20..&sort=-price&size=10&facets=name")
+    assert first["query"]["text"] == "maker:1 price:20.."
+    ids = [hit["row"]["id"] for hit in first["hits"]]
+    assert ids == sorted(ids, reverse=True)
+    assert first["facets"] == {"name": [{"value": "Ada", "count": first["total"]}]}
+    second = shop.get(f"v1/search/card?q=maker:1 price:20..&sort=-price&size=10&cursor={first['next']}")
+    assert max(hit["row"]["id"] for hit in second["hits"]) < min(ids)
+    assert shop.get("v1/search/card/count?q=maker:1 price:20..")["count"] == first["total"]
+
+
+def test_a_search_includes_the_write_before_it(shop: Shop) -> None:
+    shop.conn.execute("update makers set name = 'Zelda Zander' where id = 1")
+    found = shop.sure("v1/search/card?q=zander&size=1&highlight=true")
+    assert [(found["total"],)] == shop.conn.execute("select count(*) from products where maker = 1").fetchall()
+    assert found["hits"][0]["highlights"][0]["text"] == "Zelda Zander"
+    meant = shop.get("v1/search/card?q=zandar")
+    assert (meant["total"], meant["did_you_mean"]) == (0, "zander")
+
+
+def test_the_same_in_json(shop: Shop) -> None:
+    told = shop.get("v1/search/card?q=price:..10 -maker:2")
+    answer = shop.client.post("v1/search/card", json={"query": told["query"]["json"]}).json()
+    assert [hit["row"] for hit in answer["hits"]] == [hit["row"] for hit in told["hits"]]
+    assert shop.client.post("v1/search/card", json={"quarry": {}}).status_code == 400
+
+
+def test_why_a_row_matches(shop: Shop) -> None:
+    told = shop.get("v1/search/card/explain/9?q=price:..5 maker:2")["explanation"]
+    assert not told["matches"]
+    assert {each["clause"]: each["matches"] for each in told["inside"]} == {"price:..5": False, "maker:2": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("v1/search/card?q=prise:1", "price"),
+        ("v1/search/card?q=price:(", "character 8"),
+        ("v1/search/card?sort=prise", "price"),
+        ("v1/search/card?cursor=nonsense", "cursor"),
+        ("v1/search/by_maker", "not in the search"),
+    ],
+)
+def test_what_is_wrong_in_a_search_is_told(shop: Shop, path: str, word: str) -> None:
+    answer = shop.client.get(path)
+    assert answer.status_code in (400, 404)
+    assert word in answer.text
+
+
+# What changes
+
+
+def test_the_feed_can_be_resumed(shop: Shop) -> None:
+    started, seen = threading.Event(), list[tuple[str, Any]]()
+    shop.sure("v1/views/card/5")
+
+    def listen(path: str, until: int, **given: Any) -> None:
+        with shop.client.stream("GET", path, **given) as answer:
+            started.set()
+            id_ = ""
+            for line in answer.iter_lines():
+                if line.startswith("id: "):
+                    id_ = line.removeprefix("id: ")
+                elif line.startswith("data: "):
+                    seen.append((id_, json.loads(line.removeprefix("data: "))))
+                    if len(seen) >= until:
+                        return
+
+    thread = threading.Thread(target=listen, args=("v1/views/card/changes", 1))
+    thread.start()
+    assert started.wait(30)
+    shop.conn.execute("update products set price = 1 where id = 10")
+    thread.join(60)
+    [(last, told)] = seen
+    assert (told["key"], told["before"]["price"], told["after"]["price"]) == ({"id": 10}, 10.5, 1)
+    shop.conn.execute("update products set price = 2 where id = 10")
+    shop.sure("v1/views/card/10")  # an epoch tells its net effect only
+    shop.conn.execute("delete from products where id = 10")
+    listen("v1/views/card/changes", 3, headers={"Last-Event-ID": last})
+    assert [(told["before"]["price"], told["after"] and told["after"]["price"]) for _, told in seen[1:]] == [
+        (1, 2),
+        (2, None),
+    ]
+
+
+def test_a_feed_from_nowhere(shop: Shop) -> None:
+    assert "no event 99999" in shop.get("v1/views/card/changes?from=99999", 400)["error"]
+
+
+def test_the_views_and_their_freshness(shop: Shop) -> None:
+    found = {each["view"]: each for each in shop.get("v1/views")["views"]}
+    assert found["card"]["sinks"]["cache"]["state"] == "riding"
+    assert found["nowhere"]["sinks"] == {}
+
+
+# Who may
+
+
+def test_keys(shop: Shop) -> None:
+    store = KeyStore(shop.page.deployment.postgres)
+    key, text = store.create(["read"], "an app")
+    access = Access(store, is_required=True)
+    assert access.caller(f"Bearer {text}", "read") == key.id
+    with pytest.raises(Forbidden, match="may not"):
+        access.caller(f"Bearer {text}", "admin")
+    for wrong in (None, "Bearer hw_x_y", f"Basic {text}", f"Bearer {text}x"):
+        with pytest.raises(Unauthorized):
+            access.caller(wrong, "read")
+    store.revoke(key.id)
+    with pytest.raises(Unauthorized):
+        Access(store, is_required=True).caller(f"Bearer {text}", "read")
+    _, old = store.create(["admin"], expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    with pytest.raises(Unauthorized):
+        Access(store, is_required=True).caller(f"Bearer {old}", "read")
+    rows = shop.conn.execute("select hash, id from headwater.api_key").fetchall()
+    assert all(text.encode() not in bytes(hash_) for hash_, _ in rows)
+    assert [known.label for known in store.list()] == ["an app", ""]
+
+
+def test_a_caller_may_not_ask_too_often() -> None:
+    now = 0.0
+    limit = RateLimit(per_s=2, burst=3, clock=lambda: now)
+    for _ in range(3):
+        limit.take("a")
+    with pytest.raises(TooMany) as raised:
+        limit.take("a")
+    assert raised.value.retry_after_s == pytest.approx(0.5)
+    limit.take("b")
+    now = 0.5
+    limit.take("a")
+    with pytest.raises(TooMany):
+        limit.take("a")
+
+
+def test_documents_say_what_there_is(shop: Shop) -> None:
+    paths = shop.get("openapi.json")["paths"]
+    assert {"/v1/views", "/v1/views/{view}/{key}", "/v1/views/{view}/get", "/v1/views/{view}/changes"} <= paths.keys()

@@ -1,0 +1,192 @@
+"""A lane rides while it misses nothing, follows the topic when it did, and survives what happens to its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.sinks.places import MemoryKind, MemoryPlace, Publisher, gone, shape, upsert
+from tests.waiting import eventually
+from views.sinks.following import ViewTopic
+from views.sinks.inbox import Delivery, Inbox
+from views.sinks.lane import Lane, LaneLimits, LaneState, SinkStatus
+from views.sinks.sink import Mark, Refused
+
+pytestmark = pytest.mark.stack
+
+LIMITS = LaneLimits(check_s=0.1, backoff_s=0.05, backoff_s_max=0.1, chunk_rows_max=3)
+
+
+@dataclass
+class Bench:
+    place: MemoryPlace
+    published: Publisher
+    refused: list[Refused] = field(default_factory=list)
+    told: list[SinkStatus] = field(default_factory=list)
+    lanes: list[Lane] = field(default_factory=list)
+
+    def lane(self, **given: object) -> Lane:
+        lane = Lane(
+            MemoryKind(self.place),
+            shape("lab", **given),  # type: ignore[arg-type]
+            ViewTopic(self.published.kafka, self.published.topic),
+            LIMITS,
+            tell=self.told.append,
+            refuse=lambda shape, sink, refused: self.refused.extend(refused),
+        )
+        self.lanes.append(lane)
+        return lane
+
+    def rows(self) -> dict[int, str]:
+        generation = self.place.pointers.get("items", 0)
+        found = self.place.rows.get(("items", generation), {})
+        rows = [json.loads(row) for _, row in found.values() if row is not None]
+        return {row["id"]: row["label"] for row in rows}
+
+    def settled(self, lane: Lane) -> None:
+        def equal() -> None:
+            assert lane.status.mark is not None
+            assert lane.status.mark.next_offset == self.published.next_offset
+            assert self.rows() == self.published.rows()
+            assert lane.status.state is LaneState.RIDING
+
+        eventually(equal)
+
+
+@pytest.fixture
+def bench(published: Publisher) -> Iterator[Bench]:
+    bench = Bench(MemoryPlace(), published)
+    yield bench
+    for lane in bench.lanes:
+        lane.stop()
+
+
+def test_what_was_published_before_is_there(bench: Bench) -> None:
+    bench.published.epoch(*(upsert(n, 0, f"a{n}") for n in range(10)))
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(gone(3, 0)))
+    bench.settled(lane)
+    assert lane.status.generation == 1
+
+
+def test_it_rides_without_reading_the_topic(bench: Bench) -> None:
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(1, 0, "a")))
+    bench.settled(lane)
+    real, bench.published.topic = bench.published.topic, "no.such.topic"
+    lane._topic = ViewTopic(bench.published.kafka, "no.such.topic")
+    after = bench.published.next_offset
+    change = upsert(1, after, "b")
+    bench.published.written.append(change)
+    bench.published.next_offset += 1
+    lane.offer(Delivery(Mark(bench.published.topic_id, after + 1), after, [change]))
+    bench.settled(lane)
+    bench.published.topic = real
+
+
+def test_an_epoch_that_it_missed_is_read_from_the_topic(bench: Bench) -> None:
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(1, 0, "a")))
+    bench.settled(lane)
+    bench.published.epoch(upsert(2, 0, "missed"), gone(1, 0))
+    lane.offer(bench.published.epoch(upsert(3, 0, "c")))
+    bench.settled(lane)
+
+
+def test_changes_that_were_not_handed_on_are_read_from_the_topic(bench: Bench) -> None:
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(1, 0, "a")))
+    lane.offer(bench.published.epoch(*(upsert(n, 0, f"b{n}") for n in range(20)))._replace(changes=None))
+    bench.settled(lane)
+
+
+def test_an_epoch_without_changes_moves_the_mark(bench: Bench) -> None:
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(1, 0, "a")))
+    bench.settled(lane)
+    delivery = bench.published.epoch()
+    lane.offer(delivery._replace(mark=Mark(bench.published.topic_id, 1, lsn="7/7")))
+    eventually(lambda: lane.status.mark is not None and lane.status.mark.lsn == "7/7")
+
+
+def test_a_place_that_is_down_is_caught_up_by_itself(bench: Bench) -> None:
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(1, 0, "a")))
+    bench.settled(lane)
+    bench.place.is_down = True
+    for n in range(60):
+        lane.offer(bench.published.epoch(upsert(n, 0, f"n{n}"), gone(n - 1, 0)))
+    eventually(lambda: lane.status.state is LaneState.DOWN)
+    assert "down" in lane.status.reason
+    bench.place.is_down = False
+    bench.settled(lane)
+
+
+@pytest.mark.parametrize("how", ["everything", "rows and mark", "back to an older mark"])
+def test_a_place_that_was_emptied_is_filled_again(bench: Bench, how: str) -> None:
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(1, 0, "a"), upsert(2, 0, "b")))
+    lane.offer(bench.published.epoch(upsert(3, 0, "c")))
+    bench.settled(lane)
+    if how == "back to an older mark":
+        bench.place.marks["items", 1] = Mark(bench.published.topic_id, 2)
+        del bench.place.rows["items", 1][b'{"id":3}']
+    else:
+        bench.place.rows.clear()
+        bench.place.marks.clear()
+    if how == "everything":
+        bench.place.pointers.clear()
+    bench.settled(lane)
+
+
+def test_only_the_poisoned_key_is_held(bench: Bench) -> None:
+    bench.place.poison = frozenset({b'{"id":2}'})
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(*(upsert(n, 0, "a") for n in range(5))))
+    eventually(lambda: sorted(bench.rows()) == [0, 1, 3, 4])
+    assert [refused.change.key for refused in bench.refused] == [b'{"id":2}']
+    assert lane.status.refused == 1
+    lane.offer(bench.published.epoch(upsert(1, 0, "b")))
+    eventually(lambda: bench.rows()[1] == "b")
+
+
+def test_another_shape_is_another_generation(bench: Bench) -> None:
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(1, 0, "old"), upsert(2, 0, "old")))
+    bench.settled(lane)
+    bench.published.since = bench.published.next_offset
+    lane.offer(bench.published.epoch(upsert(1, 0, "new"), gone(2, 0)))
+    bench.settled(lane)
+    assert bench.place.pointers == {"items": 2}
+    assert ("items", 1) not in bench.place.rows
+
+
+def test_a_lane_goes_on_where_the_last_one_was(bench: Bench) -> None:
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(1, 0, "a")))
+    bench.settled(lane)
+    lane.stop()
+    bench.published.epoch(upsert(2, 0, "meanwhile"))
+    again = bench.lane()
+    again.offer(bench.published.epoch(upsert(3, 0, "c")))
+    bench.settled(again)
+
+
+def test_a_dropped_view_leaves_nothing(bench: Bench) -> None:
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(1, 0, "a")))
+    bench.settled(lane)
+    lane.drop()
+    assert (bench.place.rows, bench.place.marks, bench.place.pointers) == ({}, {}, {})
+
+
+def test_a_full_inbox_keeps_only_the_newest_mark() -> None:
+    inbox = Inbox(rows_max=3, deliveries_max=10)
+    for n in range(4):
+        mark = Mark("t", n + 1)
+        inbox.put(Delivery(mark, n, [upsert(1, n)]))
+    assert inbox.take(0) == Delivery(Mark("t", 4), 4, None)
+    assert inbox.take(0) is None

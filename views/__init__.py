@@ -1,0 +1,1 @@
+"""Views declared in SQL, kept up to date from the change log."""

@@ -1,0 +1,137 @@
+"""A view's contents, read from its store while it goes on: by key, whole, and as the difference of two stores."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import lmdb
+import msgspec
+import pyarrow as pa
+
+from cdc.errors import StateDamaged, ViewError
+from views.arrangement.environment import REPAIR, TABLES_MAX
+from views.arrangement.tables import Entries
+from views.keys import shards_of
+from views.maintain.group import Group
+from views.maintain.nodes import StoreNode
+from views.store import SCHEMA, ViewStore
+
+ROWS_PER_CHUNK: Final = 5_000
+_ROWS: Final = b"rows"
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[Entries]:
+    """A store's rows as of one moment, for a reader in whatever process."""
+    if not (folder / "data.mdb").exists():
+        raise StateDamaged(f"no state in {folder}", detail="the view has no contents there", hint=REPAIR)
+    environment = lmdb.open(str(folder), readonly=True, max_dbs=TABLES_MAX, readahead=False)
+    try:
+        table = environment.open_db(_ROWS, create=False)
+        with environment.begin() as transaction:
+            yield Entries(transaction, table)
+    finally:
+        environment.close()
+
+
+def _folders(group: Group, view: str) -> list[Path]:
+    node = StoreNode(view, 0, group.store(view))
+    return [group.state_folder(node, shard) for shard in range(group.spec.shards)]
+
+
+def row(group: Group, view: str, key: Mapping[str, object]) -> bytes | None:
+    """One row as JSON, by the values of its key; None if there is none."""
+    store = group.store(view)
+    encoded = store.codec.encode(_key_columns(store, key), 1)
+    with _reading(_folders(group, view)[shards_of(encoded, group.spec.shards)[0]]) as rows:
+        return rows.read(encoded).get(encoded[0])
+
+
+@contextmanager
+def rows(group: Group, view: str) -> Iterator[Iterator[tuple[bytes, bytes]]]:
+    """All rows, by encoded key in its order: the shards merged."""
+    with ExitStack() as closing:
+        shards = [closing.enter_context(_reading(folder)).all() for folder in _folders(group, view)]
+        yield heapq.merge(*shards)
+
+
+def as_changes(group: Group, view: str) -> Iterator[pa.Table]:
+    """Everything as rows that come, for a topic that has none yet."""
+    store = group.store(view)
+    with rows(group, view) as found:
+        yield from _tables((key_json(store, after), None, after) for _, after in found)
+
+
+def difference(old: Group, new: Group, view: str) -> Iterator[pa.Table]:
+    """What leads from the contents in one group to those in another."""
+    before, after = old.store(view), new.store(view)
+    if before.identity.partition(" key ")[2] != after.identity.partition(" key ")[2] or before.codec != after.codec:
+        with rows(old, view) as gone:
+            yield from _tables((key_json(before, row), row, None) for _, row in gone)
+        yield from as_changes(new, view)
+        return
+    with rows(old, view) as one, rows(new, view) as two:
+        yield from _tables(_differing(after, one, two))
+
+
+def _differing(
+    store: ViewStore, old: Iterator[tuple[bytes, bytes]], new: Iterator[tuple[bytes, bytes]]
+) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+    one, two = next(old, None), next(new, None)
+    while one is not None or two is not None:
+        if two is None or (one is not None and one[0] < two[0]):
+            assert one is not None
+            yield key_json(store, one[1]), one[1], None
+            one = next(old, None)
+        elif one is None or two[0] < one[0]:
+            yield key_json(store, two[1]), None, two[1]
+            two = next(new, None)
+        else:
+            if one[1] != two[1]:
+                yield key_json(store, two[1]), one[1], two[1]
+            one, two = next(old, None), next(new, None)
+
+
+def key_json(store: ViewStore, row: bytes) -> bytes:
+    values = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({name: values[name] for name in store.key})
+
+
+def _tables(changes: Iterable[tuple[bytes, bytes | None, bytes | None]]) -> Iterator[pa.Table]:
+    held: list[tuple[bytes, bytes | None, bytes | None]] = []
+    for change in changes:
+        held.append(change)
+        if len(held) >= ROWS_PER_CHUNK:
+            yield _table(held)
+            held = []
+    if held:
+        yield _table(held)
+
+
+def _table(held: list[tuple[bytes, bytes | None, bytes | None]]) -> pa.Table:
+    arrays = [pa.array(column, pa.binary()) for column in zip(*held, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _key_columns(store: ViewStore, key: Mapping[str, object]) -> list[pa.Array]:
+    if key.keys() != set(store.key):
+        raise ViewError(
+            f"not a key of {store.view}",
+            detail=f"given {', '.join(key) or 'nothing'}, the key is ({', '.join(store.key)})",
+            hint=f"headwater show {store.view} {' '.join(f'{name}=…' for name in store.key)}",
+        )
+    columns = []
+    for field in store.key_fields:
+        try:
+            columns.append(pa.array([key[field.name]], field.type.arrow))
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise ViewError(
+                f"{key[field.name]!r} is not a {field.type}",
+                detail=f"{field.name}: {error}",
+                hint=f"headwater explain {store.view}",
+            ) from error
+    return columns

@@ -1,0 +1,151 @@
+"""Which views are wanted, and how they are: two files, each with one writer.
+
+wanted.json   what `headwater apply` decided: written by it, read by the maintainer
+state.json    what the maintainer made of it: its groups, and the state of every view
+"""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from cdc.errors import StateError
+from views.maintain.group import write_whole
+from views.sinks.lane import SinkStatus
+
+WANTED: Final = "wanted.json"
+STATE: Final = "state.json"
+GROUPS: Final = "groups"
+COPIES: Final = "copies"
+
+T = TypeVar("T")
+
+
+class WantedView(msgspec.Struct, frozen=True):
+    text: str
+    """CREATE MATERIALIZED VIEW …, as it was written."""
+    tables: list[dict[str, Any]]
+    """The shapes of its tables when it was applied: rows of headwater.catalog."""
+    applied_at_s: float
+    batch: str
+    """What was applied together is kept together."""
+    skip_before: dict[str, int] = {}
+    """Tables whose earlier rows come from a snapshot that was asked for when it was applied."""
+    era: int = 0
+    """Of those offsets: in another one they mean nothing. 0 is whichever there is."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    views: dict[str, WantedView] = {}
+
+
+class ViewState(StrEnum):
+    WAITING = "waiting"
+    """Applied, not begun."""
+    BUILDING = "building"
+    LIVE = "live"
+    PAUSED = "paused"
+    """Not fed any more; the reason says why."""
+
+
+class ViewStatus(msgspec.Struct, frozen=True):
+    state: ViewState
+    group: str = ""
+    applied_at_s: float = 0.0
+    """Which application of the view this is."""
+    reason: str = ""
+
+
+class GroupStatus(msgspec.Struct, frozen=True):
+    offset: int
+    end: int
+    """Of the log."""
+    is_live: bool
+    is_following: bool
+    """By itself, behind the others."""
+    lsn: str = ""
+    """The last commit that it includes."""
+    committed_at_us: int | None = None
+
+
+class Epochs(msgspec.Struct, frozen=True):
+    """What the last epochs took, and all of them together."""
+
+    count: int = 0
+    records: int = 0
+    changes: int = 0
+    records_per_s: float = 0.0
+    job_ms: float = 0.0
+    publish_ms: float = 0.0
+    behind_p50_ms: float = 0.0
+    behind_p99_ms: float = 0.0
+    spark: dict[str, float] = {}
+    """From the streaming query's own progress: how long each part of a trigger took, and rows a second."""
+
+
+class State(msgspec.Struct, frozen=True):
+    at_s: float = 0.0
+    pid: int = 0
+    views: dict[str, ViewStatus] = {}
+    groups: dict[str, GroupStatus] = {}
+    epochs: Epochs = Epochs()
+    rss_mb: dict[str, float] = {}
+    problem: str = ""
+    sinks: list[SinkStatus] = []
+
+
+class Registry:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def groups(self) -> Path:
+        return self.folder / GROUPS
+
+    @property
+    def copies(self) -> Path:
+        return self.folder / COPIES
+
+    def wanted(self) -> Wanted:
+        return _read(self.folder / WANTED, Wanted) or Wanted()
+
+    def is_known(self) -> bool:
+        """Whether anybody has applied anything yet."""
+        return (self.folder / WANTED).exists()
+
+    def changed_at_ns(self) -> int:
+        """When something was last applied: asked often, so without reading it."""
+        try:
+            return (self.folder / WANTED).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def want(self, wanted: Wanted) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self.folder / WANTED, msgspec.json.encode(wanted))
+
+    def state(self) -> State:
+        return _read(self.folder / STATE, State) or State()
+
+    def note(self, state: State) -> None:
+        write_whole(self.folder / STATE, msgspec.json.encode(state))
+
+    def is_kept(self, *, now_s: float | None = None) -> bool:
+        """Whether a maintainer is at work."""
+        return (time.time() if now_s is None else now_s) - self.state().at_s < STALE_S
+
+
+STALE_S: Final = 15.0
+
+
+def _read(file: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise StateError(f"{file} cannot be read", detail=str(error), hint="headwater apply --rebuild") from error

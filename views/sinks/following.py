@@ -1,0 +1,147 @@
+"""Bringing a place up to a mark from the view's topic, chunk by chunk: in a thread, or as a task of Spark's.
+
+Every chunk moves the mark, so who is cut off goes on from there. The last change of a key in a chunk is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from cdc.addresses import KafkaAddress
+from cdc.position import Position
+from cdc.reader import Raw, read_range
+from cdc.topics import find_state
+from views.sinks.sink import Change, HistorySink, Mark, Refused, Sink, SinkKind, ViewShape
+
+
+class _Told(msgspec.Struct, frozen=True):
+    after: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Came(msgspec.Struct, frozen=True):
+    """When a change came."""
+
+    position: str
+    lsn: str
+    committed_at_us: int | None
+    published_at_us: int
+
+
+@dataclass(frozen=True)
+class ViewTopic:
+    kafka: KafkaAddress
+    name: str
+
+    def records(self, start: int, end: int) -> Iterator[list[Raw]]:
+        """As they were published, in pieces of whatever size."""
+        return read_range(self.kafka, self.name, start, end)
+
+    def end(self) -> int:
+        """One past its last committed record."""
+        state = find_state(self.kafka, self.name)
+        return state.high if state is not None else 0
+
+    def changes(self, start: int, end: int) -> Iterator[list[Change]]:
+        for chunk in self.records(start, end):
+            yield [change(raw) for raw in chunk]
+
+
+def change(raw: Raw) -> Change:
+    """A record of a view's topic. A tombstone says again that the row is gone."""
+    after = b"null" if raw.value is None else bytes(msgspec.json.decode(raw.value, type=_Told).after)
+    return Change(raw.key or b"", None if after == b"null" else after, raw.offset)
+
+
+def follow(
+    sink: Sink,
+    topic: ViewTopic,
+    mark: Mark,
+    target: Mark,
+    rows_max: int,
+    moved: Callable[[Mark], None] = lambda mark: None,
+) -> list[Refused]:
+    """From the one mark to the other. `moved` is told of each step, and may raise to end it there."""
+    if isinstance(sink, HistorySink):
+        return _follow_every_version(sink, topic, mark, target, rows_max, moved)
+    refused: list[Refused] = []
+    last: dict[bytes, Change] = {}
+    for piece in topic.changes(mark.next_offset, target.next_offset):
+        for each in piece:
+            last[each.key] = each
+        if len(last) >= rows_max:
+            mark = msgspec.structs.replace(mark, next_offset=piece[-1].version + 1)
+            refused += sink.apply(list(last.values()), mark)
+            last = {}
+            moved(mark)
+    refused += sink.apply(list(last.values()), target)
+    moved(target)
+    return refused
+
+
+def _follow_every_version(
+    sink: HistorySink, topic: ViewTopic, mark: Mark, target: Mark, rows_max: int, moved: Callable[[Mark], None]
+) -> list[Refused]:
+    refused: list[Refused] = []
+    held: list[Change] = []
+    steps: list[Mark] = []
+    for piece in topic.records(mark.next_offset, target.next_offset):
+        for raw in piece:
+            held.append(change(raw))
+            _step(steps, raw, target)
+        if len(held) >= rows_max:
+            mark = msgspec.structs.replace(mark, next_offset=held[-1].version + 1)
+            refused += sink.apply(held, mark, steps)
+            held, steps = [], []
+            moved(mark)
+    refused += sink.apply(held, target, steps)
+    moved(target)
+    return refused
+
+
+def _step(steps: list[Mark], raw: Raw, target: Mark) -> None:
+    """Marks the end of what came together so far. A tombstone comes with the change before it."""
+    if raw.value is None:
+        if steps:
+            steps[-1] = msgspec.structs.replace(steps[-1], next_offset=raw.offset + 1)
+        return
+    came = msgspec.json.decode(raw.value, type=_Came)
+    at = Position.parse(came.position)
+    step = Mark(
+        target.topic_id,
+        raw.offset + 1,
+        target.since,
+        at.era,
+        at.offset,
+        came.lsn,
+        came.committed_at_us,
+        came.published_at_us,
+    )
+    if steps and (steps[-1].era, steps[-1].offset) == (step.era, step.offset):
+        steps[-1] = step
+    else:
+        steps.append(step)
+
+
+@dataclass(frozen=True)
+class FollowTask:
+    """The same in a task: a process of its own, which holds up nobody."""
+
+    kind: SinkKind
+    shape: ViewShape
+    generation: int
+    topic: ViewTopic
+    mark: Mark
+    target: Mark
+    rows_max: int
+
+    def __call__(self, partition: Iterable[int]) -> Iterator[Refused]:
+        for _ in partition:
+            pass
+        sink = self.kind.open(self.shape, self.generation)
+        try:
+            yield from follow(sink, self.topic, self.mark, self.target, self.rows_max)
+        finally:
+            sink.close()

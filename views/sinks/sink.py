@@ -1,0 +1,135 @@
+"""The contract of a sink: a place outside where one view is kept by key.
+
+    view topic ─▶ changes in its order ─▶ apply: newer version wins per key ─▶ mark: what the place now includes
+
+A change's version is its offset in the view's topic: one order over everything that ever happens to a view, over
+restarts, eras and changed definitions alike. Writing is idempotent, so a change may be applied again at any time; one
+that is older than what the place holds for its key, a tombstone included, does nothing. The mark lies in the place
+itself: a place that was emptied behind our back has none, and is filled again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from views.plan import Field
+
+
+@dataclass(frozen=True)
+class ViewShape:
+    """What a sink is told of a view."""
+
+    source: str
+    view: str
+    fields: tuple[Field, ...]
+    key: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What WITH said in the view's declaration, in lower case."""
+
+
+class Change(NamedTuple):
+    key: bytes
+    """The key's columns as a JSON object: the record's key in the view's topic."""
+    after: bytes | None
+    """The row as JSON, as Postgres' row_to_json prints it; None when the row is gone."""
+    version: int
+    """Its offset in the view's topic."""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """How far a place is."""
+
+    topic_id: str
+    """The incarnation of the view's topic that the offsets belong to."""
+    next_offset: int
+    """Everything before it in the view's topic is included."""
+    since: int = 0
+    """Where in the topic the view's present shape begins: what lies before it is of another, and not wanted."""
+    era: int = 0
+    offset: int = 0
+    """With the era: the position in the change log up to which the view was computed."""
+    lsn: str = "0/0"
+    """The last commit that is included."""
+    committed_at_us: int | None = None
+    published_at_us: int = 0
+
+
+class Refused(NamedTuple):
+    """A change that the place will never take: a dead letter. Only its key is held."""
+
+    change: Change
+    error: str
+
+
+class Sink(ABC):
+    """One generation of one view in one place. Not shared between threads."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Makes what it needs. Idempotent."""
+
+    @abstractmethod
+    def mark(self) -> Mark | None:
+        """What the place itself says that it includes; None if it is new or was emptied."""
+
+    @abstractmethod
+    def apply(self, changes: Sequence[Change], mark: Mark) -> list[Refused]:
+        """Writes the changes, then the mark; afterwards readers see both.
+
+        Raises SinkUnavailable when the place cannot take anything now: some of the changes may have been written, all
+        are to be applied again. One that was emptied since it was last asked says so in this way, or has no mark
+        afterwards: it must not claim what it lost.
+        """
+
+    @abstractmethod
+    def rows(self) -> Iterator[bytes]:
+        """Every row as JSON, in any order: what `verify` compares."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Removes this generation. Idempotent."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class TendedSink(Sink):
+    """One that needs upkeep."""
+
+    @abstractmethod
+    def tend(self) -> None:
+        """What is due of it. Called now and then, between two applications."""
+
+
+class HistorySink(TendedSink):
+    """One that keeps every version of a row, not only the newest."""
+
+    @abstractmethod
+    def apply(self, changes: Sequence[Change], mark: Mark, steps: Sequence[Mark] = ()) -> list[Refused]:
+        """`steps` are the marks that were passed on the way to `mark`, in order: when each version came."""
+
+
+class SinkKind(ABC):
+    """A place of the deployment, such as its Redis. Frozen and picklable: it travels to Spark's tasks."""
+
+    name: str
+    interval_s: float = 0.0
+    """At most one application in that time: for a place where each costs much. It follows, and never rides."""
+    rows_per_apply_max: int | None = None
+    """Of a longer stretch of the topic; None leaves it to the lane."""
+
+    @abstractmethod
+    def open(self, shape: ViewShape, generation: int) -> Sink: ...
+
+    @abstractmethod
+    def current(self, source: str, view: str) -> int | None:
+        """The generation that readers use; None before there is one."""
+
+    @abstractmethod
+    def switch(self, source: str, view: str, generation: int | None) -> None:
+        """Readers use another generation, or none any more. In one step."""

@@ -1,0 +1,256 @@
+"""The warehouse: a view as Delta tables, for SQL and for looking back.
+
+    <folder>/<source>/<view>/g<generation>/history   every version of every row: append only
+    <folder>/<source>/<view>/g<generation>/current   the row of each key, merged: the newest version wins
+    <folder>/<source>/<view>/live                    the generation that readers use
+
+A history row has `_version` (offset in the view's topic), `_gone`, and the commit it came with: `_position`, `_lsn`,
+`_committed_at`. A version is valid until the next one of its key begins; readers compute that
+(headwater/warehouse_sql.py). The history is written first, then the current rows; each commit carries the mark, and the
+mark that counts is the current table's. Deletions stay in the history, so a stale upsert finds them however late it
+comes. Current rows that were lost are made again from the history; a history that others wrote to is filled anew.
+
+A generation has one shape: a view with other columns is a new generation. All of it runs in whatever process it is
+called from, with delta-rs: no JVM. The folder is a local one, or mounted.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc.archive_delta import Commit, DeltaFolder, Snapshot, remove_folder
+from cdc.errors import SinkError, SinkUnavailable
+from views.json_rows import json_rows
+from views.plan import Field
+from views.sinks.sink import Change, HistorySink, Mark, Refused, SinkKind, ViewShape
+from views.sinks.warehouse_merge import merge_of, restored, taken
+from views.sinks.warehouse_rows import RowParser
+from views.sinks.warehouse_types import GONE, VERSION, Layout, decoded_name
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
+HISTORY, CURRENT, LIVE = "history", "current", "live"
+KEY_PROPERTY: Final = "headwater.key"
+"""The key's columns, as JSON, in the properties of both tables: what readers need to order versions."""
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """When a table's small files are put together, and when files that no reader needs any more are removed."""
+
+    small_files_max: int = 40
+    vacuum_every_s: float = 3600.0
+    retain_hours: int = 1
+    """A reader that began longer ago may miss files. Looking back goes by the history, not by Delta's versions."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a table says of itself."""
+
+    mark: Mark
+    known_before: int
+    """Every version in the history is below it; for the current rows: in the history that they include."""
+
+
+@dataclass(frozen=True)
+class WarehouseKind(SinkKind):
+    folder: str
+    interval_s: float = 10.0
+    upkeep: Upkeep = Upkeep()
+
+    name = "warehouse"
+    rows_per_apply_max = 100_000
+
+    def open(self, shape: ViewShape, generation: int) -> WarehouseSink:
+        return WarehouseSink(shape, view_folder(self.folder, shape.source, shape.view), generation, self.upkeep)
+
+    def current(self, source: str, view: str) -> int | None:
+        return live_generation(view_folder(self.folder, source, view))
+
+    def switch(self, source: str, view: str, generation: int | None) -> None:
+        pointer = view_folder(self.folder, source, view) / LIVE
+        if generation is None:
+            pointer.unlink(missing_ok=True)
+            return
+        pointer.parent.mkdir(parents=True, exist_ok=True)
+        made = pointer.with_name(f".{LIVE}.{os.getpid()}")
+        made.write_text(f"{generation}\n")
+        made.replace(pointer)
+
+
+class WarehouseSink(HistorySink):
+    def __init__(self, shape: ViewShape, folder: Path, generation: int, upkeep: Upkeep) -> None:
+        self._shape, self._layout, self._upkeep = shape, Layout.of(shape), upkeep
+        self._folder = folder / f"g{generation}"
+        self._parser = RowParser(self._layout)
+        self._history, self._current = DeltaFolder(self._folder / HISTORY), DeltaFolder(self._folder / CURRENT)
+        self._known: tuple[str, str] | None = None
+        """The ids of the tables that were last seen: who empties a place makes others."""
+        self._vacuumed_at = time.monotonic()
+
+    def prepare(self) -> None:
+        """Makes the tables; current rows that were lost are restored from the history."""
+        if not _is_good(self._history.look()):
+            self._history.create(*self._made(self._layout.history, **{"delta.appendOnly": "true"}))
+            self._current.remove()
+        self._require_shape(self._history, self._layout.history)
+        if not _is_good(self._current.look()):
+            self._current.create(*self._made(self._layout.current))
+            self._restore()
+        self._require_shape(self._current, self._layout.current)
+        self._known = None
+
+    def mark(self) -> Mark | None:
+        past, now = self._history.look(), self._current.look()
+        self._known = None
+        if past is None or now is None or not (_is_good(past) and _is_good(now)):
+            return None
+        self._known = past.id, now.id
+        note = _note(now.last)
+        is_complete = _known_before(_note(past.last)) >= _known_before(note)
+        return note.mark if note is not None and is_complete else None
+
+    def apply(self, changes: Sequence[Change], mark: Mark, steps: Sequence[Mark] = ()) -> list[Refused]:
+        """With `steps` a version in the history has the commit that it came with, without them that of the batch's
+        end."""
+        past, now = self._required()
+        batch, refused = self._parser.parse(changes, [*steps, mark])
+        known = _known_before(_note(past.last))
+        append, merge = taken(self._layout, batch, known, lambda: _dataset(past))
+        note = Note(mark, max(known, pc.max(append[VERSION]).as_py() + 1) if append.num_rows else known)
+        if append.num_rows:
+            past.append(append, note)
+        self._keep(now, merge, note)
+        return refused
+
+    def rows(self) -> Iterator[bytes]:
+        fields = [Field(column.name, column.stored) for column in self._layout.columns]
+        named = [decoded_name(field.name) for field in fields]
+        original = [Field(name, field.type) for name, field in zip(named, fields, strict=True)]
+        for batch in _dataset(self._looked(self._current)).to_batches(columns=[field.name for field in fields]):
+            yield from json_rows(original, pa.Table.from_batches([batch]).rename_columns(named)).to_pylist()
+
+    def drop(self) -> None:
+        remove_folder(self._folder)
+
+    def close(self) -> None: ...
+
+    def tend(self) -> None:
+        for table in (self._history, self._current):
+            if self._looked(table).small_files() > self._upkeep.small_files_max:
+                self._looked(table).compact()
+        if time.monotonic() - self._vacuumed_at >= self._upkeep.vacuum_every_s:
+            self.vacuum()
+
+    def vacuum(self) -> None:
+        """Removes files that merges and compaction have left behind, once they are older than the retention."""
+        for table in (self._history, self._current):
+            self._looked(table).vacuum()
+        self._vacuumed_at = time.monotonic()
+
+    def _keep(self, now: Snapshot, rows: pa.Table, note: Note) -> None:
+        """The current rows, and with them the mark."""
+        if rows.num_rows and now.table.file_uris():
+            now.merge(rows, merge_of(self._layout, rows), note)
+        else:
+            now.append(rows.filter(pc.invert(rows[GONE])).drop_columns([GONE]), note)
+
+    def _restore(self) -> None:
+        past, now = self._looked(self._history), self._looked(self._current)
+        note = _note(past.last)
+        if note is not None:
+            rows = restored(self._layout, _dataset(past))
+            now.append(pa.RecordBatchReader.from_batches(self._layout.current, rows), note)
+
+    def _required(self) -> tuple[Snapshot, Snapshot]:
+        """Both tables, as they were left: what was emptied must not claim what it lost."""
+        past, now = self._looked(self._history), self._looked(self._current)
+        known = past.id, now.id
+        if not (past.is_ours and now.is_ours) or self._known not in (None, known):
+            raise self._lost("somebody else has written to it, or made it anew")
+        self._known = known
+        return past, now
+
+    def _looked(self, folder: DeltaFolder) -> Snapshot:
+        found = folder.look()
+        if found is None:
+            raise self._lost(f"nothing in {folder.path}")
+        return found
+
+    def _lost(self, detail: str) -> SinkUnavailable:
+        return SinkUnavailable(
+            f"the warehouse has lost {self._shape.view}", detail=detail, hint="headwater status: it is filled again"
+        )
+
+    def _made(self, schema: pa.Schema, **properties: str) -> tuple[pa.Schema, dict[str, str], tuple[str, ...]]:
+        given = {
+            KEY_PROPERTY: msgspec.json.encode(self._layout.key).decode(),
+            "delta.dataSkippingStatsColumns": ",".join(f"`{name}`" for name in self._layout.skipped_by()),
+            "delta.deletedFileRetentionDuration": f"interval {self._upkeep.retain_hours} hours",
+            "delta.logRetentionDuration": f"interval {self._upkeep.retain_hours} hours",
+            **properties,
+        }
+        return schema, given, self._layout.partition_by
+
+    def _require_shape(self, folder: DeltaFolder, wanted: pa.Schema) -> None:
+        table = folder.open()
+        found = pa.schema(table.schema().to_arrow()) if table is not None else pa.schema([])
+        if [(field.name, str(field.type)) for field in found] != [(f.name, str(f.type)) for f in _listed(wanted)]:
+            raise SinkError(
+                f"the warehouse holds {self._shape.view} in another shape",
+                detail=f"in {folder.path}",
+                hint="a view with other columns is a new generation",
+            )
+
+
+def view_folder(folder: str | Path, source: str, view: str) -> Path:
+    return Path(folder).absolute() / folder_name(source) / folder_name(view)
+
+
+def folder_name(name: str) -> str:
+    """Encoded as in a URL, and dots, too; but with ~: delta-rs takes a folder %20 for one whose name is a blank."""
+    return quote(name, safe="").replace("~", "%7E").replace(".", "%2E").replace("%", "~")
+
+
+def named_in(folder: str) -> str:
+    return unquote(folder.replace("~", "%"))
+
+
+def live_generation(folder: Path) -> int | None:
+    try:
+        return int((folder / LIVE).read_text())
+    except FileNotFoundError:
+        return None
+
+
+def _is_good(found: Snapshot | None) -> bool:
+    return found is not None and found.is_ours and found.is_whole
+
+
+def _dataset(found: Snapshot) -> Dataset:
+    return found.table.to_pyarrow_dataset(schema=pa.schema(found.table.schema().to_arrow()))
+
+
+def _known_before(note: Note | None) -> int:
+    return note.known_before if note is not None else 0
+
+
+def _note(commit: Commit | None) -> Note | None:
+    return msgspec.json.decode(commit.note, type=Note) if commit is not None else None
+
+
+def _listed(schema: pa.Schema) -> list[pa.Field]:
+    from deltalake import Schema
+
+    return list(pa.schema(Schema.from_arrow(schema).to_arrow()))
