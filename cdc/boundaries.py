@@ -4,6 +4,9 @@ Between the last boundary at or before the read limit and the limit itself there
 transaction, so the search goes backwards from the limit in growing windows and reads little even if the epoch is large.
 A transaction larger than the limit is taken whole: the search then goes forwards to its end. A transaction that is not
 complete yet is waited for, and what is known not to hold a boundary is not read again.
+
+Some transactions an epoch is to end with, so that what comes after them is told apart from what came before (who saves
+a search sees just the changes after it). A short epoch is; a long one, of a reader that catches up, is not read for it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from enum import Enum
 from typing import Final, Protocol
 
 FIRST_WINDOW: Final = 1024
+CUT_WINDOW: Final = 4096
+"""The longest epoch that is searched for where it is to be cut."""
 
 
 class Mark(Enum):
@@ -23,6 +28,8 @@ class Mark(Enum):
     """BEGIN."""
     CLOSES = "closes"
     """END."""
+    CUTS = "cuts"
+    """END of a transaction that an epoch is to end with."""
     ALONE = "alone"
     """A row of the initial snapshot: outside transactions, whole by itself."""
     INSIDE = "inside"
@@ -30,7 +37,7 @@ class Mark(Enum):
 
     @property
     def completes(self) -> bool:
-        return self in (Mark.CLOSES, Mark.ALONE)
+        return self in (Mark.CLOSES, Mark.CUTS, Mark.ALONE)
 
     @property
     def begins(self) -> bool:
@@ -51,17 +58,39 @@ class EpochEnd:
     """The epoch is [start, end); it is empty, end == start, while no transaction is complete."""
     clear_to: int
     """There is no boundary in [end, clear_to): the next search need not look there."""
+    is_cut: bool = False
 
 
-def epoch_end(log: Marks, start: int, high: int, rows_max: int | None, *, clear_to: int = 0) -> EpochEnd:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A stretch that was read whole, to be scanned again."""
+
+    records: list[tuple[int, Mark]]
+
+    def scan(self, start: int, end: int) -> Iterable[tuple[int, Mark]]:
+        return (record for record in self.records if start <= record[0] < end)
+
+    def first_cut(self) -> int | None:
+        return next((offset + 1 for offset, mark in self.records if mark is Mark.CUTS), None)
+
+
+def epoch_end(
+    log: Marks, start: int, high: int, rows_max: int | None, *, clear_to: int = 0, cut: bool = False
+) -> EpochEnd:
     """The end of the epoch that begins at the boundary `start`, in a log that ends at `high`.
 
     Every record of the epoch belongs to a transaction that is complete in it. It has at most `rows_max` records unless
-    its first transaction alone has more. `clear_to` is what an earlier search for the same start returned.
+    its first transaction alone has more. `clear_to` is what an earlier search for the same start returned. With `cut`
+    a short one ends with the first transaction that cuts.
     """
     known = max(start, clear_to)
     limit = high if rows_max is None else min(high, start + rows_max)
-    last = _last_boundary(log, known, limit)
+    near: Marks = log
+    if cut and limit - known <= CUT_WINDOW:
+        near = _Read(list(log.scan(known, limit)))
+        if (at := near.first_cut()) is not None:
+            return EpochEnd(at, at, is_cut=True)
+    last = _last_boundary(near, known, limit)
     if last is not None:
         return EpochEnd(last, last)
     first = _first_boundary(log, max(known, limit), high)

@@ -8,6 +8,7 @@ ended and the stream has seen all of it that is whole.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -19,11 +20,15 @@ from cdc.eras import Era, EraBook, current, era_ended, topic_recreated
 from cdc.errors import LogError
 from cdc.position import Position
 from cdc.reader import read_range, wait_for_records
+from cdc.relations import SUBSCRIPTIONS
 from cdc.topics import TopicState, topic_state
 
 EARLIEST: Final = "earliest"
 _MARKER: Final = b'{"status":"'
 _BEGIN: Final = b'{"status":"BEGIN"'
+_CUTS: Final = f'"{SUBSCRIPTIONS}"'.encode()
+CUT_S_MIN: Final = 1.0
+"""Epochs are cut at most so often: when searches are saved faster than that, they share a cut."""
 
 
 def mark_of(value: bytes | None) -> Mark:
@@ -34,7 +39,9 @@ def mark_of(value: bytes | None) -> Mark:
         return Mark.OPENS
     if not is_boundary(value):
         return Mark.INSIDE
-    return Mark.CLOSES if value.startswith(_MARKER) else Mark.ALONE
+    if not value.startswith(_MARKER):
+        return Mark.ALONE
+    return Mark.CUTS if _CUTS in value else Mark.CLOSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,7 @@ class EpochPlanner:
         self._frozen_at: int | None = None
         self._start: Position | None = None
         self._clear_to = 0
+        self._cut_at = float("-inf")
         self.seen: tuple[Position, str] | None = None
         """The end of the log when it was last looked at, and the topic's id."""
 
@@ -119,7 +127,10 @@ class EpochPlanner:
             self._start, self._clear_to = start, start.offset
         high = standing.high if self._frozen_at is None else min(standing.high, self._frozen_at)
         if high > self._clear_to:
-            found = epoch_end(self._marks, start.offset, high, rows_max, clear_to=self._clear_to)
+            may_cut = time.monotonic() - self._cut_at >= CUT_S_MIN
+            found = epoch_end(self._marks, start.offset, high, rows_max, clear_to=self._clear_to, cut=may_cut)
+            if found.is_cut:
+                self._cut_at = time.monotonic()
             if found.end > start.offset:
                 return Position(start.era, found.end)
             self._clear_to = found.clear_to

@@ -21,6 +21,7 @@ from cdc.events import TableName
 from cdc.findings import Finding
 
 OWN_SCHEMA: Final = "headwater"
+SUBSCRIPTIONS: Final = TableName(OWN_SCHEMA, "subscriptions")
 OWN_TABLES: Final = tuple(TableName(OWN_SCHEMA, name) for name in ("canary", "catalog", "heartbeat", "signal"))
 
 TABLE: Final = "r"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc import boundaries
-from cdc.boundaries import Mark, epoch_end, is_whole_start, whole_start
+from cdc.boundaries import EpochEnd, Mark, epoch_end, is_whole_start, whole_start
 
 
 @dataclass
@@ -142,3 +142,24 @@ def test_where_nothing_is_left_before_only_a_beginning_is_a_whole_start() -> Non
     assert is_whole_start(log, 0, 0, log.high)
     assert not is_whole_start(log, 2, 2, log.high)
     assert not is_whole_start(log, log.high, log.high, log.high)
+
+
+def test_a_short_epoch_ends_with_the_first_transaction_that_cuts() -> None:
+    log = MemoryLog()
+    log.transaction(2)
+    log.put(Mark.OPENS, Mark.INSIDE, Mark.CUTS)
+    cut = log.high
+    log.transaction(1)
+    log.put(Mark.OPENS, Mark.CUTS)
+    assert epoch_end(log, 0, log.high, None, cut=True) == EpochEnd(cut, cut, is_cut=True)
+    assert epoch_end(log, cut, log.high, None, cut=True).end == log.high
+    assert epoch_end(log, 0, log.high, None).end == log.high
+
+
+def test_a_long_epoch_is_not_read_for_where_to_cut_it() -> None:
+    log = MemoryLog()
+    log.put(Mark.OPENS, Mark.CUTS)
+    for _ in range(boundaries.CUT_WINDOW):
+        log.transaction(0)
+    assert epoch_end(log, 0, log.high, None, cut=True).end == log.high
+    assert len(log.scanned) <= boundaries.FIRST_WINDOW

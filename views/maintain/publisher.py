@@ -106,13 +106,13 @@ class Sent:
     """Changes: a row that is gone takes two records."""
     first: int | None = None
     last: int | None = None
-    held: list[tuple[int, bytes, bytes | None]] | None = field(default_factory=list)
+    held: list[tuple[int, bytes, bytes | None, bytes | None]] | None = field(default_factory=list)
 
     def add(self, change: tuple[bytes, bytes | None, bytes | None]) -> None:
         self.count += 1
         if self.held is not None:
-            key, _, after = change
-            self.held.append((self.records - (2 if after is None else 1), key, after))
+            key, before, after = change
+            self.held.append((self.records - (2 if after is None else 1), key, before, after))
         if self.count > HANDED_ON_MAX:
             self.held = None
 
@@ -130,10 +130,10 @@ class Sent:
             raise LogError("an epoch's records were not written", hint="headwater status")
         return self.first, self.last + 1
 
-    def placed(self, first: int) -> list[Change] | None:
+    def placed(self, first: int, silent: bool) -> list[Change] | None:
         if self.held is None or (self.records and self.extent() != (first, first + self.records)):
             return None  # somebody else writes to the topic: what is where is only known by reading
-        return [Change(key, after, first + number) for number, key, after in self.held]
+        return [Change(key, after, first + number, before, silent) for number, key, before, after in self.held]
 
 
 class Publisher:
@@ -169,19 +169,21 @@ class Publisher:
         changes: Mapping[str, Iterable[pa.Table]],
         frontiers: Iterable[Frontier],
         whole: Collection[str] = (),
+        *,
+        silent: bool = False,
     ) -> list[Published]:
         """All of it, or nothing. Views without changes only move their frontier; `whole` ones are told all anew, and
-        what their topic held before does not count any more."""
+        what their topic held before does not count any more. `silent` changes are nobody's doing: a view was built."""
         news = {frontier.view: frontier for frontier in frontiers}
         if not news:
             return []
         try:
             self._producer.begin_transaction()
             reached("published-begin")
-            sent = {view: self._send_changes(view, tables, news[view]) for view, tables in changes.items()}
+            sent = {view: self._send_changes(view, tables, news[view], silent) for view, tables in changes.items()}
             if any(each.records for each in sent.values()):
                 self._flush()
-            published = [self._placed(news[view], sent.get(view), view in whole) for view in news]
+            published = [self._placed(news[view], sent.get(view), view in whole, silent) for view in news]
             for each in published:
                 self._send(
                     frontier_topic(self._source), each.frontier.view.encode(), msgspec.json.encode(each.frontier)
@@ -194,10 +196,10 @@ class Publisher:
         self.frontiers.update({each.frontier.view: each.frontier for each in published})
         return published
 
-    def _send_changes(self, view: str, tables: Iterable[pa.Table], frontier: Frontier) -> Sent:
+    def _send_changes(self, view: str, tables: Iterable[pa.Table], frontier: Frontier, silent: bool) -> Sent:
         """The first and the last record tell their offsets: those between them follow from their number."""
         self.ensure(view)
-        topic, sent, tail = view_topic(self._source, view), Sent(), _tail(frontier)
+        topic, sent, tail = view_topic(self._source, view), Sent(), _tail(frontier, silent)
         held: tuple[bytes, bytes | None] | None = None
         for change in _changes(tables):
             for record in _records(change, tail):
@@ -212,12 +214,12 @@ class Publisher:
             self._send(topic, *held, sent.last_at)
         return sent
 
-    def _placed(self, frontier: Frontier, sent: Sent | None, is_whole: bool) -> Published:
+    def _placed(self, frontier: Frontier, sent: Sent | None, is_whole: bool, silent: bool) -> Published:
         known = self.frontiers.get(frontier.view)
         after, since = (known.next_offset, known.since) if known else (0, 0)
         first, end = (after, after) if sent is None or not sent.records else sent.extent()
         placed = msgspec.structs.replace(frontier, next_offset=end, since=first if is_whole else since)
-        return Published(placed, after, [] if sent is None else sent.placed(first), sent.count if sent else 0)
+        return Published(placed, after, [] if sent is None else sent.placed(first, silent), sent.count if sent else 0)
 
     def _flush(self) -> None:
         try:
@@ -284,13 +286,14 @@ def _records(change: tuple[bytes, bytes | None, bytes | None], tail: bytes) -> I
         yield key, None
 
 
-def _tail(frontier: Frontier) -> bytes:
+def _tail(frontier: Frontier, silent: bool) -> bytes:
     """What every record of an epoch ends with."""
     told = {
         "position": str(frontier.position),
         "lsn": frontier.lsn,
         "committed_at_us": frontier.committed_at_us,
         "published_at_us": frontier.published_at_us,
+        **({"silent": True} if silent else {}),
     }
     return msgspec.json.encode(told)[1:]
 

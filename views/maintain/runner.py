@@ -161,7 +161,7 @@ class GroupRunner:
         """Publishes the views as they are, and from then on what changes. `whole` ones are told all their rows."""
         with self.lock:
             news = [self._frontier(view, self.progress) for view in self.group.live]
-            published = self._publisher.publish(contents, news, whole)
+            published = self._publisher.publish(contents, news, whole, silent=True)
             self.note_progress(msgspec.structs.replace(self.progress, is_live=True))
             self.on_published(published)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -16,9 +17,13 @@ from cdc.reader import Raw, read_range
 from cdc.topics import find_state
 from views.sinks.sink import Change, HistorySink, Mark, Refused, Sink, SinkKind, ViewShape
 
+_NULL: Final = b"null"
+
 
 class _Told(msgspec.Struct, frozen=True):
-    after: msgspec.Raw = msgspec.Raw(b"null")
+    before: msgspec.Raw = msgspec.Raw(_NULL)
+    after: msgspec.Raw = msgspec.Raw(_NULL)
+    silent: bool = False
 
 
 class _Came(msgspec.Struct, frozen=True):
@@ -51,8 +56,13 @@ class ViewTopic:
 
 def change(raw: Raw) -> Change:
     """A record of a view's topic. A tombstone says again that the row is gone."""
-    after = b"null" if raw.value is None else bytes(msgspec.json.decode(raw.value, type=_Told).after)
-    return Change(raw.key or b"", None if after == b"null" else after, raw.offset)
+    told = _Told() if raw.value is None else msgspec.json.decode(raw.value, type=_Told)
+    return Change(raw.key or b"", _row(told.after), raw.offset, _row(told.before), told.silent)
+
+
+def _row(told: msgspec.Raw) -> bytes | None:
+    row = bytes(told)
+    return None if row == _NULL else row
 
 
 def follow(

@@ -39,6 +39,10 @@ class Change(NamedTuple):
     """The row as JSON, as Postgres' row_to_json prints it; None when the row is gone."""
     version: int
     """Its offset in the view's topic."""
+    before: bytes | None = None
+    """The row as it was; None when there was none."""
+    is_silent: bool = False
+    """It tells what the view holds, not that somebody changed something: a view was built, or built again."""
 
 
 class Mark(msgspec.Struct, frozen=True):
