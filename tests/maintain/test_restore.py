@@ -52,8 +52,8 @@ def test_damaged_while_nobody_keeps_it(rig: Rig, damage: Callable[[Path], None],
     with rig.kept(limits()) as maintainer:
         rig.settled(timeout_s=90)
         if is_copied:
-            eventually(lambda: len(maintainer._riding) == 1)  # it shows its views a moment before it joins
-            [runner] = maintainer._riding
+            eventually(lambda: len(maintainer._riding.groups) == 1)  # it shows its views a moment before it joins
+            [runner] = maintainer._riding.groups
             copy_group(runner, rig.registry.copies)
         rig.connection.execute("update things set n = n + 1 where id % 3 = 0")
         rig.settled()

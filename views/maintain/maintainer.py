@@ -14,7 +14,6 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -25,7 +24,7 @@ from cdc import eras
 from cdc.addresses import KafkaAddress, Source
 from cdc.epochs import EpochPlanner
 from cdc.errors import LogError, StateError, StateFenced, ViewError
-from cdc.position import Lsn, Position
+from cdc.position import Lsn
 from cdc.topics import delete_topic, topic_state
 from views.arrangement import Owner
 from views.maintain.contents import as_changes, difference
@@ -33,11 +32,10 @@ from views.maintain.copies import copy_group, put_back
 from views.maintain.group import Group, GroupSpec
 from views.maintain.meters import Meters
 from views.maintain.publisher import Publisher, view_topic
-from views.maintain.query import MaintainQuery
 from views.maintain.registry import GroupStatus, Registry, State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.riding import JOIN_RECORDS_MAX, Riding
 from views.maintain.runner import GroupRunner
 from views.maintain.sinking import Sinking
-from views.maintain.worker import NodeFailed
 from views.sinks.sink import SinkKind
 
 if TYPE_CHECKING:
@@ -45,8 +43,6 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.3
 NOTE_S: Final = 1.0
-JOIN_RECORDS_MAX: Final = 2_000
-"""A group this close joins the others: they wait for it to read the rest."""
 PAUSED_OUT: Final = "dropped"
 
 
@@ -74,17 +70,23 @@ class Maintainer:
 
     def __post_init__(self) -> None:
         self._owner = Owner.acquire(self.registry.folder)
-        self._gate = threading.RLock()
-        """Held while an epoch of the live groups runs, and by who changes which they are."""
-        self._riding: list[GroupRunner] = []
+        self._riding = Riding(
+            self.spark,
+            self.kafka,
+            self.source,
+            self.limits.records_per_epoch_max,
+            self.limits.hold_s_max,
+            follow=self._follow,
+            put_back=lambda runner: put_back(runner, self.registry.copies),
+            fail=self._fail,
+            is_wanted=lambda runner: runner.group.spec.id in self._runners,
+        )
         self._following: dict[str, threading.Thread] = {}
         self._runners: dict[str, GroupRunner] = {}
         self._views: dict[str, ViewStatus] = dict(self.registry.state().views)
-        self._offset = 0
         self._meters = Meters()
         self._problem = ""
         self._failure: BaseException | None = None
-        self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="group")
         self._copied_at = time.monotonic()
         self._noted_at = float("-inf")
         self._over = threading.Event()
@@ -112,20 +114,17 @@ class Maintainer:
         if (changed := self.registry.changed_at_ns()) != self._wanted_at_ns:
             self._apply(self.registry.wanted())
             self._wanted_at_ns = changed
-        if self._query is not None and not self._query.is_active and (failure := self._query.failure):
-            raise LogError(
-                "the streaming query ended", detail=str(failure).partition("\n")[0], hint="headwater logs views"
-            )
-        if self._query is None or not self._query.is_active:
-            self._restart_query()
+        self._riding.keep()
         self._copy()
         if time.monotonic() - self._noted_at >= NOTE_S:
             self._note()
 
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+
     # Groups
 
     def _open_groups(self) -> None:
-        self._query: MaintainQuery | None = None
         era = self._era()
         for folder in sorted(self.registry.groups.glob("*")) if self.registry.groups.is_dir() else ():
             group = Group.load(folder)
@@ -243,9 +242,8 @@ class Maintainer:
         """Lets go of a group that no view needs any more."""
         if any(status.group == group for status in self._views.values()):
             return
-        with self._gate:
-            runner = self._runners.pop(group, None)
-            self._riding = [each for each in self._riding if each is not runner]
+        runner = self._runners.pop(group, None)
+        self._riding.leave(runner)
         if runner is not None:
             with runner.lock:
                 shutil.rmtree(runner.group.folder, ignore_errors=True)
@@ -280,10 +278,10 @@ class Maintainer:
             rows = None if runner.intended else self.limits.build_records_per_epoch_max
             end = runner.intended or planner.end(runner.position, spec.topic_id, rows).offset
             if end > runner.offset and not self._is_close(runner, end):
-                self._run_alone(runner, end)
+                self._riding.run_alone(runner, end)
             elif not runner.progress.is_live and runner.progress.is_snapshot_whole:
                 self._go_live(runner)
-            elif runner.progress.is_live and self._join(runner):
+            elif runner.progress.is_live and self._riding.join(runner):
                 return
 
     def _is_close(self, runner: GroupRunner, end: int) -> bool:
@@ -294,14 +292,6 @@ class Maintainer:
             and runner.offset >= runner.published_to
             and end - runner.offset <= JOIN_RECORDS_MAX
         )
-
-    def _run_alone(self, runner: GroupRunner, end: int) -> None:
-        try:
-            runner.run(end)
-        except NodeFailed as failed:
-            if not failed.is_damage:
-                raise
-            put_back(runner, self.registry.copies)
 
     def _go_live(self, runner: GroupRunner) -> None:
         """Publishes the views as they are now: all their rows, or what differs from the views that they replace."""
@@ -340,100 +330,13 @@ class Maintainer:
                 return other.group.spec.id
         return None
 
-    def _join(self, runner: GroupRunner) -> bool:
-        """Between two epochs of the others. False if they are meanwhile further away."""
-        with self._gate:
-            if self._query is None or not self._query.is_active:
-                self._riding.append(runner)
-                return True
-            behind = self._offset - runner.offset
-            if behind > JOIN_RECORDS_MAX:
-                return False
-            if behind > 0:
-                self._run_alone(runner, self._offset)
-            self._riding.append(runner)
-            return True
-
-    # The streaming query
-
-    def _restart_query(self) -> None:
-        """From where the live groups are. The checkpoint is the query's own, and new."""
-        with self._gate:
-            if self._query is not None:
-                self._query.close()
-                self._query = None
-            if not self._riding:
-                return
-            first = max(runner.offset for runner in self._riding)
-            # An epoch that was begun is finished first, as it was cut: some of its nodes have run.
-            for runner in [each for each in self._riding if each.offset < first or each.intended is not None]:
-                self._riding.remove(runner)
-                self._follow(runner)
-            if not self._riding:
-                return
-            self._offset = first
-            self._query = MaintainQuery(
-                self.spark,
-                self.kafka,
-                self.source,
-                Position(self._riding[0].group.spec.era, first),
-                self._epoch,
-                self.limits.records_per_epoch_max,
-            )
-
-    def _epoch(self, end: int) -> None:
-        with self._gate:
-            runners = list(self._riding)
-            try:
-                if len(runners) == 1:
-                    self._ride(runners[0], end)
-                else:
-                    self._ride_together(runners, end)
-            except StateFenced as error:
-                self._failure = error
-                raise
-            self._offset = end
-
-    def _ride(self, runner: GroupRunner, end: int) -> None:
-        try:
-            runner.run(end)
-        except NodeFailed as failed:
-            if not failed.is_damage:
-                raise
-            self._leave(runner)
-            put_back(runner, self.registry.copies)
-            self._follow(runner)
-
-    def _ride_together(self, runners: list[GroupRunner], end: int) -> None:
-        """Each its own job; who takes too long is left behind and follows by itself."""
-        at_work: dict[Future[None], GroupRunner] = {
-            self._pool.submit(self._ride, runner, end): runner for runner in runners
-        }
-        done, late = wait(at_work, timeout=self.limits.hold_s_max)
-        for future in late:
-            runner = at_work[future]
-            self._leave(runner)
-            future.add_done_callback(lambda ended, runner=runner: self._left(ended, runner))  # type: ignore[misc]
-        for future in done:
-            future.result()
-
-    def _left(self, ended: Future[None], runner: GroupRunner) -> None:
-        error = ended.exception()
-        if error is not None:
-            self._failure = error
-        elif runner.group.spec.id in self._runners:
-            self._follow(runner)
-
-    def _leave(self, runner: GroupRunner) -> None:
-        self._riding = [each for each in self._riding if each is not runner]
-
     # Looking after itself
 
     def _copy(self) -> None:
         if time.monotonic() - self._copied_at < self.limits.copy_interval_s:
             return
         self._copied_at = time.monotonic()
-        for runner in list(self._riding):
+        for runner in self._riding.groups:
             if not runner.is_idle:
                 copy_group(runner, self.registry.copies)
                 runner.note_ledger()
@@ -458,7 +361,7 @@ class Maintainer:
                 os.getpid(),
                 dict(self._views),
                 groups,
-                self._meters.summary(self._query.measured if self._query else {}),
+                self._meters.summary(self._riding.measured),
                 self._meters.memory_mb(),
                 self._problem,
                 self._sinking.statuses(),
@@ -466,11 +369,10 @@ class Maintainer:
         )
 
     def _close(self) -> None:
-        if self._query is not None:
-            self._query.close()
+        self._riding.end_query()
         for thread in list(self._following.values()):
             thread.join(timeout=30)
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._riding.close()
         self._sinking.close()
         for runner in self._runners.values():
             with suppress(StateError):  # what is lost is found when it is needed
