@@ -1,0 +1,114 @@
+"""Which of the events that a subscription watches a delta is, given whether the row matched before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from alerts.subscription import Event, Watched
+from search.index import IndexDefinition, Row
+from search.kinds import RULES
+
+BEFORE: Final = 1
+AFTER: Final = 2
+BOTH: Final = 3
+
+Change = tuple[Row | None, Row | None]
+"""A view's delta: the row before and after, None where there is none. Never both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Arrays of one length, in no order: each subscription once a delta."""
+
+    delta: npt.NDArray[np.int32]
+    subscription: npt.NDArray[np.int64]
+    event: npt.NDArray[np.uint8]
+    """Bits of alerts.subscription.Event."""
+
+    def __len__(self) -> int:
+        return len(self.delta)
+
+    def arrow(self) -> pa.RecordBatch:
+        return pa.record_batch([self.delta, self.subscription, self.event], names=["delta", "subscription", "event"])
+
+    @classmethod
+    def together(cls, parts: Sequence[Matches]) -> Matches:
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.delta for part in parts] or [np.empty(0, np.int32)]),
+            np.concatenate([part.subscription for part in parts] or [np.empty(0, np.int64)]),
+            np.concatenate([part.event for part in parts] or [np.empty(0, np.uint8)]),
+        )
+
+
+def event_bits(watched: Watched, change: Change, sides: int, definition: IndexDefinition) -> int:
+    """The events of this delta that are watched. `sides` are BEFORE, AFTER or BOTH: when the row matched."""
+    before, after = change
+    made = Event(0)
+    if watched.entered and sides == AFTER:
+        made |= Event.ENTERED
+    if watched.left and sides == BEFORE:
+        made |= Event.LEFT
+    if before is not None and after is not None:
+        if watched.changed and sides == BOTH and _differs(watched.columns, before, after):
+            made |= Event.CHANGED
+        if sides & AFTER:
+            if any(_moved(column, before, after, definition) < 0 for column in watched.dropped):
+                made |= Event.DROPPED
+            if any(_moved(column, before, after, definition) > 0 for column in watched.rose):
+                made |= Event.ROSE
+    return int(made)
+
+
+def _differs(columns: tuple[str, ...], before: Row, after: Row) -> bool:
+    if not columns:
+        return before != after
+    return any(before.get(column) != after.get(column) for column in columns)
+
+
+def _moved(column: str, before: Row, after: Row, definition: IndexDefinition) -> int:
+    """-1 when the column is lower than before, 1 when it is higher. NULL and arrays have no height."""
+    found = definition.by_name.get(column)
+    one, other = before.get(column), after.get(column)
+    if one == other or one is None or other is None or found is None or found.is_array or not found.kind.has_order:
+        return 0
+    rules = RULES[found.kind]
+    low, high = rules.form(rules.from_row(one)), rules.form(rules.from_row(other))
+    return int(high > low) - int(high < low)
+
+
+class Judge:
+    """Event bits of many matches at once: for each watched value and delta once."""
+
+    def __init__(self, watched: Sequence[Watched], definition: IndexDefinition) -> None:
+        self._watched, self._definition = watched, definition
+        self._plain = np.array([_plain(each) for each in watched], np.uint8).reshape(-1, 4)
+        self._by_row = np.array([bool(w.changed or w.dropped or w.rose) for w in watched], bool)
+
+    def judge(
+        self, changes: Sequence[Change], delta: npt.NDArray[Any], watched: npt.NDArray[Any], sides: npt.NDArray[Any]
+    ) -> npt.NDArray[np.uint8]:
+        made: npt.NDArray[np.uint8] = self._plain[watched, sides]
+        by_row = np.flatnonzero(self._by_row[watched] & ((sides & AFTER) != 0))
+        if len(by_row) == 0:
+            return made
+        count = len(self._watched)
+        asked = (delta[by_row].astype(np.int64) * count + watched[by_row]) * 4 + sides[by_row]
+        each, places = np.unique(asked, return_inverse=True)
+        bits = [
+            event_bits(self._watched[a // 4 % count], changes[a // 4 // count], a % 4, self._definition)
+            for a in each.tolist()
+        ]
+        made[by_row] = np.array(bits, np.uint8)[places]
+        return made
+
+
+def _plain(watched: Watched) -> tuple[int, int, int, int]:
+    return 0, int(Event.LEFT) * watched.left, int(Event.ENTERED) * watched.entered, 0
