@@ -9,6 +9,7 @@ Everything else is derived from it and stays here.
   view's topic. Pending until `told_at` or `dropped_reason` is set; `due_at` is when to look at it.
 - outbox_marks: how far matching is, moved in the transaction of the rows that it stands for.
 - told_values: what a person was last told of a watched column, so that a price at a threshold is told once.
+- endpoints: where an owner is told, with the secrets that what is sent there is signed with, the newest first.
 - api_key.owner: whose saved searches a key may touch (headwater/api/owners.py).
 """
 
@@ -73,7 +74,7 @@ OUTBOX = """
         recorded_at timestamptz not null default now(),
         due_at timestamptz not null,
         told_at timestamptz,
-        notification_id bigint,
+        notification_id text,
         dropped_reason text,
         unique (subscription_id, key_hash, event, position),
         unique (owner, sequence)
@@ -82,7 +83,7 @@ OUTBOX = """
 
 NOTIFICATIONS = """
     create table headwater.notifications (
-        id bigint generated always as identity primary key,
+        id text primary key,
         owner text not null,
         channel text not null,
         target text not null,
@@ -99,7 +100,7 @@ NOTIFICATIONS = """
 DELIVERIES = """
     create table headwater.deliveries (
         id bigint generated always as identity primary key,
-        notification_id bigint not null references headwater.notifications on delete cascade,
+        notification_id text not null references headwater.notifications on delete cascade,
         channel text not null,
         target text not null,
         state text not null default 'pending' check (state in ('pending', 'delivered', 'suppressed', 'dead')),
@@ -144,6 +145,17 @@ UP = (
     DELIVERIES,
     "create index deliveries_due on headwater.deliveries (next_attempt_at) where state = 'pending'",
     """
+    create table headwater.endpoints (
+        owner text,
+        channel text,
+        target text,
+        secrets text[] not null default '{}',
+        disabled_reason text,
+        created_at timestamptz not null default now(),
+        primary key (owner, channel, target)
+    )
+    """,
+    """
     create table headwater.suppressions (
         channel text,
         target text,
@@ -166,8 +178,8 @@ UP = (
 )
 
 TABLES = (
-    "quiet", "suppressions", "deliveries", "notifications", "told_values", "outbox_marks", "outbox", "owners",
-    "subscriptions",
+    "quiet", "suppressions", "endpoints", "deliveries", "notifications", "told_values", "outbox_marks", "outbox",
+    "owners", "subscriptions",
 )  # fmt: skip
 
 

@@ -1,0 +1,52 @@
+"""What an owner was told of, by their sequence: everything in the outbox, whatever channel it also goes out by.
+
+Numbers become visible in their order (outbox.py): who has read up to one and asks for those after it misses none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import psycopg
+from psycopg.rows import class_row
+
+ROWS_MAX: Final = 1_000
+
+_AFTER: Final = """
+    select o.sequence, o.subscription_id, coalesce(s.label, '') as label, o.view, o.key, o.event, o.reason,
+        o.before::text as before, o.after::text as after, o.position, o.committed_at, o.recorded_at, o.told_at,
+        o.notification_id
+    from headwater.outbox o left join headwater.subscriptions s on s.id = o.subscription_id
+    where o.owner = %s and o.sequence > %s
+    order by o.sequence limit %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    sequence: int
+    subscription_id: int
+    label: str
+    view: str
+    key: str
+    event: str
+    reason: str
+    before: str | None
+    after: str | None
+    position: str
+    committed_at: datetime | None
+    recorded_at: datetime
+    told_at: datetime | None
+    notification_id: str | None
+
+
+def after(conn: psycopg.Connection, owner: str, sequence: int = 0, most: int = ROWS_MAX) -> list[News]:
+    """The owner's news with greater numbers, oldest first."""
+    return conn.cursor(row_factory=class_row(News)).execute(_AFTER, [owner, sequence, min(most, ROWS_MAX)]).fetchall()
+
+
+def last_sequence(conn: psycopg.Connection, owner: str) -> int:
+    row = conn.execute("select last_sequence from headwater.owners where owner = %s", [owner]).fetchone()
+    return int(row[0]) if row else 0

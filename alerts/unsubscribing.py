@@ -1,0 +1,86 @@
+"""One click that ends it: a token from a message or of a search, and addresses that want nothing any more.
+
+A token ends the searches that its message named, or the one search that it belongs to. Whoever has it may do so: it
+came with the message. Ending what has ended changes nothing. The owner sees the search as unsubscribed and may go on
+with it; a suppressed target is closed to everybody until it is lifted. What waits to be sent is withdrawn with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+
+from alerts.owners import lock_owner, withdraw
+from alerts.refusals import NoSuchSearch
+
+_MEANT: Final = """
+    select s.id, s.owner, s.label, s.view, s.channel, s.target, s.unsubscribed_at is not null
+    from headwater.subscriptions s
+    where s.unsubscribe_token = %(token)s
+        or s.id = any (
+            select unnest(n.subscription_ids) from headwater.notifications n where n.unsubscribe_token = %(token)s)
+    order by s.id
+"""
+_KNOWN: Final = "select true from headwater.notifications where unsubscribe_token = %s"
+_END: Final = """
+    update headwater.subscriptions set paused = true, unsubscribed_at = now(), updated_at = now()
+    where id = any(%s) and unsubscribed_at is null
+"""
+_SUPPRESS: Final = """
+    insert into headwater.suppressions (channel, target, reason, detail) values (%s, %s, %s, %s)
+    on conflict (channel, target) do nothing
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """A search that a token is about."""
+
+    id: int
+    owner: str
+    label: str
+    view: str
+    channel: str
+    target: str
+    is_ended: bool
+
+    @property
+    def name(self) -> str:
+        return self.label or f"{self.view} ({self.id})"
+
+
+def meant(conn: psycopg.Connection, token: str) -> list[Meant]:
+    """What a token would end; changes nothing. None of them is left when the owner removed them all."""
+    found = [Meant(*row) for row in conn.execute(_MEANT, {"token": token})]
+    if not found and conn.execute(_KNOWN, [token]).fetchone() is None:
+        raise NoSuchSearch("this link is not one of ours", hint="open the link of a newer message")
+    return found
+
+
+def unsubscribe(conn: psycopg.Connection, token: str, *, everything: bool = False) -> list[Meant]:
+    """Ends what the token is about; with `everything` nothing is sent to its target any more, whoever asks for it."""
+    with conn.transaction():
+        owners = sorted({search.owner for search in meant(conn, token)})
+        for owner in owners:
+            lock_owner(conn, owner)
+        found = meant(conn, token)
+        conn.execute(_END, [[search.id for search in found]])
+        for search in found if everything else ():
+            if search.channel != "feed":
+                suppress(conn, search.channel, search.target, "unsubscribed")
+        for owner in owners:
+            withdraw(conn, owner)
+        return found
+
+
+def suppress(conn: psycopg.Connection, channel: str, target: str, reason: str, detail: str = "") -> None:
+    """`reason` is bounced, unsubscribed, complained or gone. The first one stays."""
+    conn.execute(_SUPPRESS, [channel, target, reason, detail])
+
+
+def lift(conn: psycopg.Connection, channel: str, target: str) -> bool:
+    """Whether the target was suppressed; it is not any more."""
+    statement = "delete from headwater.suppressions where channel = %s and target = %s"
+    return conn.execute(statement, [channel, target]).rowcount > 0

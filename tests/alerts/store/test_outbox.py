@@ -1,0 +1,275 @@
+"""Exactly once: the outbox under replay, overlap, crash and two writers at once, in a real Postgres."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from alerts import inbox, outbox, quiet, store
+from alerts.outbox import Recorded, record
+from cdc.errors import StateError
+from tests.alerts.store.conftest import Connect, empty
+from tests.alerts.store.wishes import match, row, wish
+
+pytestmark = pytest.mark.stack
+
+ROWS = "select owner, sequence, subscription_id, key, event, version from headwater.outbox order by owner, sequence"
+
+
+def rows(conn: psycopg.Connection) -> list[tuple[Any, ...]]:
+    return conn.execute(ROWS).fetchall()
+
+
+def saved(conn: psycopg.Connection, owner: str = "ada", **given: Any) -> int:
+    return store.create(conn, owner, wish(**given)).id
+
+
+def test_matches_become_rows_with_all_that_they_say(conn: psycopg.Connection) -> None:
+    one = saved(conn, events=["entered", "left"])
+    found = record(conn, "listing", 5, [match(one, 1, version=3), match(one, 2, "left", 4, row(2), None)])
+    assert found == Recorded(2)
+    first, second = inbox.after(conn, "ada")
+    assert (first.sequence, first.key, first.event, first.reason) == (1, '{"id":1}', "entered", "is new")
+    assert (first.before, first.after, first.position) == (None, row(1).decode(), "7:3")
+    assert first.committed_at == datetime.fromtimestamp(1_800_000_000, UTC)
+    assert (second.sequence, second.event, second.before, second.after) == (2, "left", row(2).decode(), None)
+    assert inbox.after(conn, "ada", 1) == [second]
+    assert inbox.after(conn, "bob") == []
+    assert outbox.mark(conn, "listing") == ("", 5)
+
+
+def test_a_replay_does_nothing(conn: psycopg.Connection) -> None:
+    one = saved(conn)
+    matches = [match(one, n, version=n) for n in range(3)]
+    record(conn, "listing", 3, matches)
+    before = rows(conn)
+    assert record(conn, "listing", 3, matches) == Recorded(0, is_replay=True)
+    assert record(conn, "listing", 2, matches[:2]) == Recorded(0, is_replay=True)
+    assert record(conn, "listing", 5, [*matches, match(one, 9, version=4)]) == Recorded(1)
+    assert rows(conn)[:3] == before
+    assert outbox.mark(conn, "listing") == ("", 5)
+
+
+def test_the_row_itself_is_unique_whatever_the_mark_says(conn: psycopg.Connection) -> None:
+    one = saved(conn)
+    record(conn, "listing", 3, [match(one, version=2)])
+    conn.execute("delete from headwater.outbox_marks")
+    assert (
+        record(conn, "listing", 4, [match(one, version=2), match(one, version=2), match(one, 2, version=3)]).rows == 1
+    )
+    assert [each[1:2] + each[5:] for each in rows(conn)] == [(1, 2), (2, 3)]
+
+
+def test_a_topic_that_was_made_anew_begins_anew(conn: psycopg.Connection) -> None:
+    one = saved(conn)
+    record(conn, "listing", 9, [match(one, version=8)], topic_id="a")
+    assert record(conn, "listing", 1, [match(one, 2, version=0)], topic_id="b").rows == 1
+    assert outbox.mark(conn, "listing") == ("b", 1)
+
+
+def test_a_match_beyond_the_mark_is_refused(conn: psycopg.Connection) -> None:
+    one = saved(conn)
+    with pytest.raises(StateError, match="beyond the mark"):
+        record(conn, "listing", 5, [match(one, version=5)])
+    assert outbox.mark(conn, "listing") is None
+
+
+def test_what_is_cut_off_leaves_nothing(connect: Connect) -> None:
+    conn, other = connect(), connect()
+    one = saved(conn, events=["entered", "dropped"], watched_column="price")
+    with conn.transaction():
+        record(conn, "listing", 1, [match(one)])
+        assert rows(other) == []
+        raise psycopg.Rollback
+    assert rows(other) == []
+    assert outbox.mark(other, "listing") is None
+    assert inbox.last_sequence(other, "ada") == 0
+    assert other.execute("select count(*) from headwater.told_values").fetchone() == (0,)
+    assert record(conn, "listing", 1, [match(one)]).rows == 1
+
+
+@pytest.mark.parametrize("step", ["_MOVE", "_COUNT_ON"])
+def test_a_crash_between_the_steps_leaves_nothing(
+    conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    one = saved(conn)
+    monkeypatch.setattr(outbox, step, "select 1 / 0")
+    with pytest.raises((psycopg.errors.DivisionByZero, psycopg.ProgrammingError)):
+        record(conn, "listing", 1, [match(one)])
+    assert rows(conn) == []
+    monkeypatch.undo()
+    assert record(conn, "listing", 1, [match(one)]).rows == 1
+    assert [each[:2] for each in rows(conn)] == [("ada", 1)]
+
+
+@pytest.mark.parametrize("silence", ["paused", "expired", "removed", "unwanted event", "another view"])
+def test_nothing_is_recorded_of_a_search_that_is_silent(conn: psycopg.Connection, silence: str) -> None:
+    one = saved(conn)
+    if silence == "paused":
+        store.update(conn, "ada", one, lambda old: msgspec.structs.replace(old.wish, paused=True))
+    if silence == "expired":
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        store.update(conn, "ada", one, lambda old: msgspec.structs.replace(old.wish, expires_at=past))
+    if silence == "removed":
+        store.remove(conn, "ada", one)
+    event = "left" if silence == "unwanted event" else "entered"
+    view = "house" if silence == "another view" else "listing"
+    assert record(conn, view, 1, [match(one, event=event)]) == Recorded(0)
+    assert rows(conn) == []
+    assert outbox.mark(conn, view) == ("", 1)
+
+
+def test_a_price_that_hovers_is_told_once(conn: psycopg.Connection) -> None:
+    one = saved(conn, events=["dropped"], watched_column="price", threshold=5)
+    prices = [100, 98, 96, 95, 97, 95, 99, 94, 90]
+    for version, (old, new) in enumerate(pairwise(prices)):
+        if new < old:
+            moved = match(one, 1, "dropped", version, row(1, old), row(1, new))
+            record(conn, "listing", version + 1, [moved])
+            record(conn, "listing", version + 1, [moved])
+    assert [news.reason for news in inbox.after(conn, "ada")] == [
+        "price dropped from 100 to 95",
+        "price dropped from 95 to 90",
+    ]
+
+
+def test_steps_of_one_item_in_one_batch_are_taken_in_order(conn: psycopg.Connection) -> None:
+    one = saved(conn, events=["entered", "dropped"], watched_column="price", threshold=5)
+    steps = [
+        match(one, 1, "dropped", 2, row(1, 97), row(1, 94)),
+        match(one, 1, "entered", 0, None, row(1, 100)),
+        match(one, 1, "dropped", 1, row(1, 100), row(1, 97)),
+    ]
+    record(conn, "listing", 3, steps)
+    assert [(news.event, news.reason) for news in inbox.after(conn, "ada")] == [
+        ("entered", "is new"),
+        ("dropped", "price dropped from 100 to 94"),
+    ]
+
+
+def test_a_quiet_stretch_is_silent_whenever_it_is_matched(conn: psycopg.Connection) -> None:
+    one = saved(conn)
+
+    def committed(after_ms: int) -> int:
+        [[at]] = conn.execute("select extract(epoch from clock_timestamp()) * 1000000").fetchall()
+        return int(at) + after_ms * 1000
+
+    before = committed(0)
+    quiet.begin(conn, "listing", "bulk load")
+    inside = committed(0)
+    assert record(conn, "listing", 1, [match(one, 1, at_us=inside)]) == Recorded(0)
+    quiet.end(conn, "listing")
+    after = committed(1)
+    late = [match(one, n, version=n, at_us=at) for n, at in enumerate([0, before, inside, after])]
+    record(conn, "listing", 4, late[1:])
+    assert [each[5] for each in rows(conn)] == [1, 3]
+    quiet.begin(conn)
+    record(conn, "listing", 9, [match(one, 8, version=8, at_us=committed(1000))])
+    assert len(rows(conn)) == 2
+    assert [stretch.view for stretch in quiet.listed(conn)] == [None, "listing"]
+
+
+def run_at_once(works: Sequence[Any]) -> None:
+    failures: list[BaseException] = []
+
+    def run(work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_several_writers_of_several_views_at_once(connect: Connect) -> None:
+    """Everything twice, in two orders of owners, while a reader follows: each once, no number seen out of its order."""
+    conn = connect()
+    owners, views, epochs = ["ada", "bob", "cy"], ["listing", "house"], 15
+    ids = {(owner, view): saved(conn, owner, view=view) for owner in owners for view in views}
+    done, seen = threading.Event(), list[int]()
+
+    def write(view: str, order: list[str]) -> None:
+        mine = connect()
+        for epoch in range(epochs):
+            record(mine, view, epoch + 1, [match(ids[owner, view], epoch, version=epoch) for owner in order])
+
+    def follow() -> None:
+        mine = connect()
+        while not done.is_set():
+            seen.extend(news.sequence for news in inbox.after(mine, "ada", seen[-1] if seen else 0))
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    run_at_once([lambda v=view, o=order: write(v, o) for view in views for order in (owners, owners[::-1])])
+    done.set()
+    reader.join()
+    seen.extend(news.sequence for news in inbox.after(conn, "ada", seen[-1] if seen else 0))
+    total = epochs * len(views)
+    assert seen == list(range(1, total + 1))
+    assert len(rows(conn)) == total * len(owners)
+
+
+def test_the_next_number_waits_for_the_one_before(connect: Connect) -> None:
+    """A commit that is under way holds its owner's sequence: nobody sees 2 and then 1."""
+    conn, slow, fast = connect(), connect(), connect()
+    one, two = saved(conn), saved(conn, view="house")
+    with slow.transaction():
+        record(slow, "listing", 1, [match(one)])
+        fast.execute("set lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            record(fast, "house", 1, [match(two)])
+    fast.execute("set lock_timeout = 0")
+    record(fast, "house", 1, [match(two)])
+    assert [each[1:3] for each in rows(conn)] == [(1, one), (2, two)]
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_replay_gives_what_one_run_gives(conn: psycopg.Connection, data: st.DataObject) -> None:
+    """Matches come in chunks that are cut off, repeated and overlap; the outbox is that of a single pass."""
+    empty(conn)
+    mine = [saved(conn, owner, events=["entered", "changed"]) for owner in ("ada", "ada", "bob")]
+    drawn = st.tuples(st.sampled_from(mine), st.integers(1, 3), st.sampled_from(["entered", "changed"]))
+    changes = [
+        match(s, key, event, version) for version, (s, key, event) in enumerate(data.draw(st.lists(drawn, max_size=20)))
+    ]
+    reached = 0
+    for _ in range(data.draw(st.integers(0, 5))):
+        start = data.draw(st.integers(0, reached))
+        end = data.draw(st.integers(start, len(changes)))
+        if data.draw(st.booleans()):
+            with conn.transaction():
+                record(conn, "listing", end, changes[start:end])
+                raise psycopg.Rollback
+        else:
+            record(conn, "listing", end, changes[start:end])
+            reached = max(reached, end)
+    record(conn, "listing", len(changes), changes[data.draw(st.integers(0, reached)) :])
+    found = [(id_, key, event, version) for _, _, id_, key, event, version in rows(conn)]
+    expected = [(m.subscription_id, m.key.decode(), m.event, m.version) for m in changes]
+    assert sorted(found) == sorted(expected)
+    for owner in ("ada", "bob"):
+        numbers = [news.sequence for news in inbox.after(conn, owner)]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_what_was_left_out_stays_out_when_it_comes_again(conn: psycopg.Connection) -> None:
+    one = saved(conn, paused=True)
+    record(conn, "listing", 1, [match(one)])
+    store.update(conn, "ada", one, lambda old: msgspec.structs.replace(old.wish, paused=False))
+    record(conn, "listing", 2, [match(one), match(one, 2, version=1)])
+    assert [each[5] for each in rows(conn)] == [1]
