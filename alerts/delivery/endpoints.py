@@ -1,0 +1,143 @@
+"""All endpoints that delivery deals with now: whose turn it is, within the limits. No I/O.
+
+Bounded: what is claimed, what runs, and what is remembered each have a limit. When all that may be claimed is claimed,
+endpoints that cannot start anything are parked: what waits for them goes back to the store, and others are claimed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from alerts.delivery.endpoint import Claimed, Endpoint, Standing
+from alerts.delivery.store import Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLimits:
+    attempts_max: int = 400
+    """That run at once: each has a socket."""
+    untried_attempts_max: int = 200
+    """Of those, to endpoints that were not tried yet."""
+    failing_attempts_max: int = 50
+    """Of those, to endpoints whose last attempt failed."""
+    endpoint_attempts_max: int = 4
+    """That run at once to one endpoint, and that wait for it here."""
+    claimed_max: int = 2_000
+    """Running and waiting here; the rest waits in the store. More than all that untried and failing ones can have."""
+    attempt_s: float = 30.0
+    """An attempt is given up after it, whatever the channel does."""
+    lease_s: float = 300.0
+    poll_s: float = 0.5
+    """How often to look for what came due, when nothing else happens."""
+    claim_interval_s: float = 0.02
+    """At least between two looks: each is a statement in the store."""
+    drain_s: float = 20.0
+    """For what runs when it is told to stop."""
+
+    def of(self, standing: Standing) -> int:
+        """Attempts to endpoints of that standing, at once."""
+        return {
+            Standing.PROVEN: self.attempts_max,
+            Standing.UNTRIED: self.untried_attempts_max,
+            Standing.FAILING: self.failing_attempts_max,
+        }[standing]
+
+
+ENDPOINTS_KNOWN_MAX: Final = 50_000
+
+
+@dataclass(slots=True)
+class Started:
+    """An attempt that runs, and what it was counted as."""
+
+    endpoint: Endpoint
+    claimed: Claimed
+    standing: Standing
+
+
+@dataclass(slots=True)
+class Endpoints:
+    limits: DeliveryLimits
+    known: dict[str, Endpoint] = field(default_factory=dict)
+    waiting: dict[str, Endpoint] = field(default_factory=dict)
+    """Those for which something waits, in the order of their turns."""
+    parked: set[str] = field(default_factory=set)
+    running: Counter[Standing] = field(default_factory=Counter)
+    waiting_deliveries: int = 0
+
+    @property
+    def room(self) -> int:
+        return self.limits.claimed_max - self.running.total() - self.waiting_deliveries
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """Of which nothing more is to be claimed."""
+        return frozenset(self.waiting) | self.parked
+
+    def add(self, deliveries: Iterable[Delivery], until: datetime) -> None:
+        for delivery in deliveries:
+            endpoint = self._known(delivery.target.id)
+            endpoint.waiting.append(Claimed(delivery, until))
+            self.waiting.setdefault(endpoint.id, endpoint)
+            self.waiting_deliveries += 1
+
+    def _known(self, id_: str) -> Endpoint:
+        if id_ not in self.known and len(self.known) >= ENDPOINTS_KNOWN_MAX:
+            forgettable = next((each.id for each in self.known.values() if each.is_forgettable), None)
+            if forgettable is not None:
+                del self.known[forgettable]
+        return self.known.setdefault(id_, Endpoint(id_))
+
+    def startable(self) -> Iterator[Started]:
+        """What may start now, one an endpoint and turn, so that each gets its share. Each counts as running at once."""
+        progress = True
+        while progress:
+            progress = False
+            for endpoint in list(self.waiting.values()):
+                if endpoint.may_start(self.limits.endpoint_attempts_max) and self._has_slot(endpoint.standing):
+                    progress = True
+                    yield self._started(endpoint)
+
+    def _has_slot(self, standing: Standing) -> bool:
+        return self.running.total() < self.limits.attempts_max and self.running[standing] < self.limits.of(standing)
+
+    def _is_full(self, standing: Standing) -> bool:
+        """Not for the moment, as when all slots are taken by attempts that end soon, but by those that may hang."""
+        return standing is not Standing.PROVEN and self.running[standing] >= self.limits.of(standing)
+
+    def _started(self, endpoint: Endpoint) -> Started:
+        claimed = endpoint.waiting.popleft()
+        del self.waiting[endpoint.id]
+        if endpoint.waiting:
+            self.waiting[endpoint.id] = endpoint  # behind the others
+        endpoint.running += 1
+        self.running[endpoint.standing] += 1
+        self.waiting_deliveries -= 1
+        return Started(endpoint, claimed, endpoint.standing)
+
+    def ended(self, started: Started) -> None:
+        started.endpoint.running -= 1
+        self.running[started.standing] -= 1
+        if started.standing is not Standing.PROVEN:
+            self.parked.clear()  # there is a slot again
+
+    def park(self) -> list[str]:
+        """What to give back to the store so that others can be claimed; nothing while there is room."""
+        if self.room > 0:
+            return []
+        full = [each for each in self.waiting.values() if each.running == 0 and self._is_full(each.standing)]
+        self.parked |= {each.id for each in full}
+        return [id_ for each in full for id_ in self.give_up_waiting(each)]
+
+    def give_up_waiting(self, endpoint: Endpoint) -> list[str]:
+        ids = endpoint.give_up_waiting()
+        self.waiting.pop(endpoint.id, None)
+        self.waiting_deliveries -= len(ids)
+        return ids
+
+    def give_up_all_waiting(self) -> list[str]:
+        return [id_ for each in list(self.waiting.values()) for id_ in self.give_up_waiting(each)]

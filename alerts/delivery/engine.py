@@ -1,0 +1,157 @@
+"""The engine of delivery: claims what is due, runs attempts side by side, settles each. One turn on one screen.
+
+    claim (store) ▶ endpoints take turns ▶ attempt (channel, with a deadline) ▶ decide ▶ settle (store)
+
+At least once: a verdict that could not be written is an attempt that is made again when its lease runs out, with the
+same id. An endpoint that fails is held in the store, for every engine; nobody waits behind it. What the store raises
+ends `run`: whoever started it starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from alerts.channels.channel import Channel, Gone, Outcome, Refused, Retry
+from alerts.clock import Clock, system_clock
+from alerts.delivery.breaker import BreakerRule
+from alerts.delivery.endpoint import Endpoint
+from alerts.delivery.endpoints import DeliveryLimits, Endpoints, Started
+from alerts.delivery.store import Claim, Delivery, DeliveryStore
+from alerts.delivery.verdict import Dead, Verdict, decide
+
+
+@dataclass(slots=True)
+class Engine:
+    store: DeliveryStore
+    channels: Mapping[str, Channel]
+    limits: DeliveryLimits = field(default_factory=DeliveryLimits)
+    rule: BreakerRule = field(default_factory=BreakerRule)
+    clock: Clock = system_clock
+    draw: Callable[[], float] = random.random
+    endpoints: Endpoints = field(init=False)
+    _attempts: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    _failure: BaseException | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.endpoints = Endpoints(self.limits)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until it is told to stop. Raises what the store raised."""
+        try:
+            while not stopping.is_set():
+                if not await self.turn():
+                    await self._rest()
+                await asyncio.sleep(self.limits.claim_interval_s)
+        finally:
+            await self.drain()
+
+    def wake(self) -> None:
+        """Something came due: look at once."""
+        self._woken.set()
+
+    async def turn(self) -> int:
+        """Claims what is due and starts what may start; how many were claimed or given back."""
+        if self._failure is not None:
+            raise self._failure
+        self._woken.clear()  # before the look, so that whatever comes during it is looked for again
+        claimed = await self._claim()
+        self._start()
+        parked = self.endpoints.park()
+        if parked:
+            await self.store.release(parked)
+        return claimed + len(parked)
+
+    async def run_until_idle(self) -> None:
+        """Until nothing is due and nothing runs: for a bounded piece of work."""
+        while await self.turn() or self._attempts:
+            if self._attempts:
+                await asyncio.wait(self._attempts, return_when=asyncio.FIRST_COMPLETED)
+
+    async def drain(self) -> None:
+        """Lets what runs end within its time, and gives back what waits."""
+        waiting = self.endpoints.give_up_all_waiting()
+        if self._attempts:
+            _, late = await asyncio.wait(self._attempts, timeout=self.limits.drain_s)
+            for attempt in late:
+                attempt.cancel()  # nobody knows what became of it: its lease runs out, and it is made again
+            await asyncio.gather(*late, return_exceptions=True)
+        await self.store.release(waiting)
+
+    async def _claim(self) -> int:
+        if self.endpoints.room <= 0:
+            return 0
+        now = self.clock()
+        until = now + timedelta(seconds=self.limits.lease_s)
+        each_max = self.limits.endpoint_attempts_max
+        found = await self.store.claim(Claim(now, until, self.endpoints.room, each_max, self.endpoints.busy))
+        self.endpoints.add(found, until)
+        return len(found)
+
+    def _start(self) -> None:
+        for started in self.endpoints.startable():
+            attempt = asyncio.create_task(self._attempt(started))
+            self._attempts.add(attempt)
+            attempt.add_done_callback(self._ended)
+
+    def _ended(self, attempt: asyncio.Task[None]) -> None:
+        self._attempts.discard(attempt)
+        if not attempt.cancelled() and attempt.exception() is not None:
+            self._failure = attempt.exception()
+        self._start()
+        self._woken.set()
+
+    async def _rest(self) -> None:
+        """Until something may have changed. A stop is noticed within poll_s."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.poll_s):
+                await self._woken.wait()
+
+    async def _attempt(self, started: Started) -> None:
+        try:
+            if started.claimed.until - self.clock() < timedelta(seconds=self.limits.attempt_s):
+                return  # it waited here for too long: by the time it ends, somebody else may have it
+            await self._tried(started.endpoint, started.claimed.delivery)
+        finally:
+            self.endpoints.ended(started)
+
+    async def _tried(self, endpoint: Endpoint, delivery: Delivery) -> None:
+        if delivery.expires_at is not None and delivery.expires_at <= self.clock():
+            await self.store.settle(delivery.id, Dead("it expired before it could be delivered"), self.clock())
+            return
+        outcome = await self._outcome(delivery)
+        now = self.clock()
+        verdict: Verdict = decide(outcome, delivery.attempts + 1, now, self.draw())
+        endpoint.learn(outcome, now, self.rule)
+        await self.store.settle(delivery.id, verdict, now)
+        await self._leave_alone(endpoint, outcome)
+
+    async def _outcome(self, delivery: Delivery) -> Outcome:
+        channel = self.channels.get(delivery.target.channel)
+        if channel is None:
+            return Refused(f"there is no channel {delivery.target.channel}")
+        try:
+            async with asyncio.timeout(self.limits.attempt_s):
+                return await channel.deliver(delivery.notification, delivery.target)
+        except TimeoutError:
+            return Retry(f"no answer within {self.limits.attempt_s:g} s")
+        except Exception as error:  # a fault of ours must not end the delivery of everything else
+            return Retry(f"the channel failed: {type(error).__name__}: {error}")
+
+    async def _leave_alone(self, endpoint: Endpoint, outcome: Outcome) -> None:
+        """An endpoint that asked for patience, or keeps failing, is held; what waits for it goes back to the store."""
+        if isinstance(outcome, Gone):
+            self.endpoints.give_up_waiting(endpoint)  # the store has disposed of them
+        if not isinstance(outcome, Retry):
+            return
+        now = self.clock()
+        asked = now + timedelta(seconds=outcome.after_s) if outcome.after_s else None
+        times = [at for at in (asked, endpoint.open_until(now)) if at is not None]
+        if times:
+            await self.store.hold(endpoint.id, max(times), outcome.reason)
+            await self.store.release(self.endpoints.give_up_waiting(endpoint))

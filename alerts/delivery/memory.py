@@ -1,0 +1,99 @@
+"""The store in memory: the twin of the one in Postgres, with the same rules. It forgets when the process ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from alerts.delivery.store import Claim, DeadLetter, Delivery
+from alerts.delivery.verdict import Again, Dead, Disabled, Sent, Verdict
+
+
+@dataclass(slots=True)
+class Kept:
+    delivery: Delivery
+    due_at: datetime
+    leased_until: datetime | None = None
+    verdict: Sent | Dead | None = None
+    settled_at: datetime | None = None
+
+    def is_free(self, now: datetime) -> bool:
+        return self.verdict is None and self.due_at <= now and (self.leased_until is None or self.leased_until <= now)
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    kept: dict[str, Kept] = field(default_factory=dict)
+    disabled: dict[str, str] = field(default_factory=dict)
+    """Endpoints, with the reason."""
+    held: dict[str, datetime] = field(default_factory=dict)
+    verdicts: list[tuple[str, Verdict]] = field(default_factory=list)
+    """Everything that was settled, in order."""
+
+    def add(self, delivery: Delivery, due_at: datetime) -> None:
+        """Idempotent: a delivery that is known stays as it is."""
+        self.kept.setdefault(delivery.id, Kept(delivery, due_at))
+
+    async def claim(self, claim: Claim) -> Sequence[Delivery]:
+        found: list[Delivery] = []
+        taken: Counter[str] = Counter()
+        for kept in sorted(self.kept.values(), key=lambda kept: kept.due_at):
+            endpoint = kept.delivery.target.id
+            if not kept.is_free(claim.now) or taken[endpoint] >= claim.per_endpoint_max:
+                continue
+            if endpoint in claim.skipping or self._is_off(endpoint, claim.now):
+                continue
+            if len(found) == claim.deliveries_max:
+                break
+            kept.leased_until = claim.until
+            taken[endpoint] += 1
+            found.append(kept.delivery)
+        return found
+
+    def _is_off(self, endpoint: str, now: datetime) -> bool:
+        return endpoint in self.disabled or (endpoint in self.held and now < self.held[endpoint])
+
+    async def settle(self, delivery: str, verdict: Verdict, now: datetime) -> None:
+        kept = self.kept[delivery]
+        if kept.verdict is not None:
+            return
+        self.verdicts.append((delivery, verdict))
+        kept.leased_until = None
+        kept.delivery = replace(kept.delivery, attempts=kept.delivery.attempts + 1)
+        if isinstance(verdict, Again):
+            kept.due_at = verdict.at
+        elif isinstance(verdict, Disabled):
+            self._disable(kept.delivery.target.id, verdict.reason, now)
+        else:
+            kept.verdict, kept.settled_at = verdict, now
+
+    def _disable(self, endpoint: str, reason: str, now: datetime) -> None:
+        self.disabled[endpoint] = reason
+        for kept in self.kept.values():
+            if kept.delivery.target.id == endpoint and kept.verdict is None:
+                kept.verdict, kept.settled_at = Dead(reason), now
+
+    async def release(self, deliveries: Collection[str]) -> None:
+        for id_ in deliveries:
+            self.kept[id_].leased_until = None
+
+    async def hold(self, endpoint: str, until: datetime, reason: str) -> None:
+        self.held[endpoint] = max(until, self.held.get(endpoint, until))
+
+    async def dead(self, deliveries_max: int) -> Sequence[DeadLetter]:
+        letters = [
+            DeadLetter(kept.delivery, kept.verdict.reason, kept.settled_at)
+            for kept in self.kept.values()
+            if isinstance(kept.verdict, Dead) and kept.settled_at is not None
+        ]
+        return sorted(letters, key=lambda letter: letter.at, reverse=True)[:deliveries_max]
+
+    async def replay(self, delivery: str, now: datetime) -> bool:
+        kept = self.kept.get(delivery)
+        if kept is None or not isinstance(kept.verdict, Dead):
+            return False
+        kept.verdict, kept.settled_at, kept.due_at = None, None, now
+        kept.delivery = replace(kept.delivery, attempts=0)
+        return True
