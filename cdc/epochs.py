@@ -27,8 +27,10 @@ EARLIEST: Final = "earliest"
 _MARKER: Final = b'{"status":"'
 _BEGIN: Final = b'{"status":"BEGIN"'
 _CUTS: Final = f'"{SUBSCRIPTIONS}"'.encode()
-CUT_S_MIN: Final = 1.0
-"""Epochs are cut at most so often: when searches are saved faster than that, they share a cut."""
+CUT_S: Final = 1.0
+CUTS_MAX: Final = 5
+"""Epochs are cut once in that time, and so often at once: when searches are saved faster than that, they share a cut,
+and then see what was committed with them in one epoch, a moment before them, too."""
 
 
 def mark_of(value: bytes | None) -> Mark:
@@ -78,7 +80,7 @@ class EpochPlanner:
         self._frozen_at: int | None = None
         self._start: Position | None = None
         self._clear_to = 0
-        self._cut_at = float("-inf")
+        self._cuts, self._looked_at = float(CUTS_MAX), time.monotonic()
         self.seen: tuple[Position, str] | None = None
         """The end of the log when it was last looked at, and the topic's id."""
 
@@ -127,10 +129,9 @@ class EpochPlanner:
             self._start, self._clear_to = start, start.offset
         high = standing.high if self._frozen_at is None else min(standing.high, self._frozen_at)
         if high > self._clear_to:
-            may_cut = time.monotonic() - self._cut_at >= CUT_S_MIN
-            found = epoch_end(self._marks, start.offset, high, rows_max, clear_to=self._clear_to, cut=may_cut)
-            if found.is_cut:
-                self._cut_at = time.monotonic()
+            cut = self._may_cut()
+            found = epoch_end(self._marks, start.offset, high, rows_max, clear_to=self._clear_to, cut=cut)
+            self._cuts -= found.is_cut
             if found.end > start.offset:
                 return Position(start.era, found.end)
             self._clear_to = found.clear_to
@@ -138,6 +139,12 @@ class EpochPlanner:
             # What is left of the era, if anything, is the beginning of a transaction whose end will never come.
             raise era_ended(standing.era, standing.following)
         return start
+
+    def _may_cut(self) -> bool:
+        now = time.monotonic()
+        self._cuts = min(CUTS_MAX, self._cuts + (now - self._looked_at) / CUT_S)
+        self._looked_at = now
+        return self._cuts >= 1
 
     def _standing(self, position: Position, topic_id: str) -> _Standing:
         state = topic_state(self._kafka, self._source.changes_topic)

@@ -22,7 +22,10 @@ from cdc.findings import Finding
 
 OWN_SCHEMA: Final = "headwater"
 SUBSCRIPTIONS: Final = TableName(OWN_SCHEMA, "subscriptions")
-OWN_TABLES: Final = tuple(TableName(OWN_SCHEMA, name) for name in ("canary", "catalog", "heartbeat", "signal"))
+OWN_TABLES: Final = (
+    *(TableName(OWN_SCHEMA, name) for name in ("canary", "catalog", "heartbeat", "signal")),
+    SUBSCRIPTIONS,
+)
 
 TABLE: Final = "r"
 PARTITIONED: Final = "p"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from alerts.sink import AlertKind
 from headwater.deployment import Deployment
 from search.index import define
 from search.sink import ElasticsearchKind
@@ -17,6 +18,7 @@ CHECKS: Final[Mapping[str, Callable[[ViewShape], object]]] = {
     "cache": check_shape,
     "search": define,
     "warehouse": Layout.of,
+    "alerts": define,
 }
 """By sink, what raises for a view that it cannot hold as it is declared."""
 
@@ -27,5 +29,6 @@ def sink_kinds(deployment: Deployment) -> Mapping[str, SinkKind]:
         CacheKind(deployment.redis),
         ElasticsearchKind(deployment.elasticsearch),
         WarehouseKind(str(settings.warehouse_folder.absolute()), float(settings.warehouse.interval_s)),
+        AlertKind(deployment.postgres, deployment.kafka),
     ]
     return {kind.name: kind for kind in kinds}

@@ -20,7 +20,7 @@ from views.dialect import ViewSql
 from views.refusals import Reason, nearest, pointed, refusal
 
 DIALECT: Final = ViewSql
-SINKS: Final = ("cache", "search", "warehouse")
+SINKS: Final = ("cache", "search", "warehouse", "alerts")
 _OPTIONS: Final = ("key", "sinks", "lookup", "cache_ttl_s", "text", "geo", "language", "partition_by")
 """Beyond the first two, what a sink is told: each sink's module says which are its own."""
 _NAME_CHARACTERS_MAX: Final = 63

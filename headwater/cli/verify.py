@@ -102,7 +102,7 @@ def _sinks(place: Place, view: str, how: How) -> Iterator[SinkVerified]:
     kept = open_view(place.registry, Frontiers(deployment.kafka, deployment.source).look(), view)
     topic = ViewTopic(deployment.kafka, view_topic(deployment.source, view))
     for name, kind in sink_kinds(deployment).items():
-        if name not in kept.group.declared[view].sinks:
+        if name not in kept.group.declared[view].sinks or not kind.holds_rows:
             continue
         sink = kind.open(kept.group.shape(view, deployment.source), _filled(kind, deployment.source.name, view))
         try:

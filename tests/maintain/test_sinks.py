@@ -130,7 +130,7 @@ def test_a_dropped_view_leaves_nothing(kept: Rig) -> None:
     generation = kept.sinks["cache"].current(source.name, "cards")
     assert generation is not None
     kept.drop("cards")
-    for kind in kept.sinks.values():
+    for kind in (kept.sinks[name] for name in SINKS):
         eventually(lambda kind=kind: kind.current(source.name, "cards") is None)  # type: ignore[misc]
         sink = kind.open(shape, generation)
         assert sink.mark() is None

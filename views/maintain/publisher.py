@@ -32,6 +32,8 @@ from views.sinks.sink import Change
 TRANSACTION_S_MAX: Final = 600
 FLUSH_S_MAX: Final = 60.0
 QUEUE_MESSAGES_MAX: Final = 100_000
+WHOLE_MS: Final = 24 * 3600 * 1000
+"""So long a view's topic keeps every version, for those who must see each change: a history, saved searches."""
 HANDED_ON_MAX: Final = 10_000
 """Up to so many changes of a view in an epoch are handed on to its sinks; more are read from the topic."""
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
@@ -161,7 +163,7 @@ class Publisher:
     def ensure(self, view: str) -> None:
         topic = view_topic(self._source, view)
         if topic not in self._topics:
-            ensure_topic(self._kafka, topic, cleanup_policy="compact")
+            ensure_topic(self._kafka, topic, cleanup_policy="compact", config={"min.compaction.lag.ms": str(WHOLE_MS)})
             self._topics.add(topic)
 
     def publish(

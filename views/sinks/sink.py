@@ -124,6 +124,8 @@ class SinkKind(ABC):
     name: str
     interval_s: float = 0.0
     """At most one application in that time: for a place where each costs much. It follows, and never rides."""
+    holds_rows: bool = True
+    """Whether readers find the view's rows there, so that they can be verified."""
     rows_per_apply_max: int | None = None
     """Of a longer stretch of the topic; None leaves it to the lane."""
 

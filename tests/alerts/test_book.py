@@ -1,0 +1,103 @@
+"""Opened at whatever position, the book holds what a replay of the whole log holds there, and goes on the same way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import psycopg
+import pytest
+
+from alerts.book import Book, Gathering
+from cdc import eras
+from cdc.capture import Capture
+from cdc.changelog import ChangeLog
+from cdc.events import End, Record
+from cdc.position import Position
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.stack
+
+SAVE = """
+    insert into headwater.subscriptions (owner, view, query, events, channel, unsubscribe_token)
+    values (%s, %s, jsonb_build_object('equals', %s::text), '{entered}', 'feed', gen_random_uuid()::text)
+    returning id
+"""
+
+
+def churn(connection: psycopg.Connection, draw: random.Random, saved: list[int]) -> None:
+    """A transaction with some changes of saved searches among others; large values stay where they are."""
+    with connection.transaction():
+        for _ in range(draw.randrange(3)):
+            connection.execute("insert into items default values")
+        for _ in range(draw.randrange(3)):
+            action = draw.choice(("save", "change", "move", "remove")) if saved else "save"
+            if action == "save":
+                query = "x" * draw.choice((5, 20_000))
+                found = connection.execute(SAVE, [f"o{len(saved)}", draw.choice(("one", "other")), query]).fetchone()
+                assert found is not None
+                saved.append(found[0])
+            elif action == "remove":
+                number = saved.pop(draw.randrange(len(saved)))
+                connection.execute("delete from headwater.subscriptions where id = %s", [number])
+            else:
+                what = "label = label || 'x'" if action == "change" else "view = 'one'"
+                connection.execute(
+                    f"update headwater.subscriptions set {what} where id = %s",  # type: ignore[call-overload]
+                    [draw.choice(saved)],
+                )
+
+
+def shown(rows: Mapping[int, Mapping[str, object]]) -> dict[int, tuple[object, object]]:
+    return {number: (row["owner"], row["query"]) for number, row in rows.items()}
+
+
+def test_the_book_is_what_a_replay_gives_wherever_it_is_opened(capture: Capture) -> None:
+    draw, saved = random.Random(7), list[int]()
+    with psycopg.connect(capture.postgres.conninfo(), autocommit=True) as connection:
+        connection.execute("create table items (id bigint generated always as identity primary key)")
+        churn(connection, draw, saved)
+        capture.ensure()
+        for _ in range(30):
+            churn(connection, draw, saved)
+    log = ChangeLog(capture.kafka, capture.source)
+    records = eventually(lambda: whole(capture, log, len(saved)))
+
+    boundaries = [
+        r.position.offset + 1 for r in records if r.value is not None and r.value.startswith(b'{"status":"END')
+    ]
+    era = eras.current(capture.kafka, capture.source).era
+    for at in draw.sample(boundaries, 4):
+        book = Book(capture.postgres, capture.kafka, capture.source, "one")
+        rows = dict(book.open(Position(era, at)))
+        assert shown(rows) == replayed(records, at)
+        for later in (end for end in boundaries if end > at):
+            for number, row in book.advance(later):
+                rows.pop(number, None)
+                if row is not None:
+                    rows[number] = row
+            assert shown(rows) == replayed(records, later - 1), (at, later)
+
+
+def whole(capture: Capture, log: ChangeLog, saved: int) -> list[Record]:
+    """The records, once they hold everything that was committed."""
+    era = eras.current(capture.kafka, capture.source)
+    records = list(log.read(Position(era.era, era.first_offset)))
+    everywhere: dict[int, object] = {}
+    for change in Gathering().take(records):
+        everywhere[change.id] = change.after
+    assert sum(row is not None for row in everywhere.values()) == saved
+    assert any(isinstance(entry, End) for entry in log.entries(Position(era.era, era.first_offset)))
+    return records
+
+
+def replayed(records: list[Record], to: int) -> dict[int, tuple[object, object]]:
+    """The searches of view one that are in force at a position."""
+    rows: dict[int, Mapping[str, object]] = {}
+    for change in Gathering().take(records):
+        if change.end > to:
+            break
+        rows.pop(change.id, None)
+        if change.after is not None and change.after["view"] == "one":
+            rows[change.id] = change.after
+    return shown(rows)
