@@ -1,0 +1,112 @@
+"""Telling people: the outbox becomes notifications, notifications are delivered. On a thread of its own.
+
+    outbox (alerts/sink.py) ─▶ notifier: who is told what now ─▶ engine: channel by channel, endpoint by endpoint
+
+What was told and what is on its way lies in Postgres, so whoever runs this next goes on; while Postgres is away nobody
+is told, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+
+from alerts.channels.feed import FeedHub
+from alerts.delivery.engine import Engine
+from alerts.delivery.postgres_store import PostgresStore
+from alerts.notifier import Pace, notify
+from cdc.errors import HeadwaterError, SourceError
+from cdc.postgres import connect
+from headwater.channels import channels, delivery_limits
+from headwater.deployment import Deployment
+from headwater.events_log import get_log
+
+LOOK_S: Final = 0.2
+"""How often the outbox is looked at: a part of the time from a commit to its news."""
+AGAIN_S: Final = 2.0
+STOP_S_MAX: Final = 20.0
+
+
+@dataclass(frozen=True)
+class Alerting:
+    deployment: Deployment
+    hub: FeedHub
+    base_url: str
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until told to stop; what fails is begun again."""
+        log = get_log("alerts")
+        while not stopping.is_set():
+            try:
+                await self._once(stopping)
+            except (HeadwaterError, psycopg.Error) as error:
+                fact = error.fact if isinstance(error, HeadwaterError) else str(error).strip()
+                log.warning("nobody is told anything for now", fact=fact, again_in_s=AGAIN_S)
+                await _rest(stopping, AGAIN_S)
+
+    async def _once(self, stopping: asyncio.Event) -> None:
+        store = PostgresStore(self.deployment.postgres)
+        ways = channels(self.deployment, self.hub)
+        engine = Engine(store, ways, delivery_limits(self.deployment.settings))
+        over = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(engine.run(over))
+                group.create_task(self._notifying(engine, stopping, over))
+        except* (HeadwaterError, psycopg.Error) as failed:
+            raise failed.exceptions[0] from failed
+        finally:
+            for way in ways.values():
+                await way.close()
+            await store.close()
+
+    async def _notifying(self, engine: Engine, stopping: asyncio.Event, over: asyncio.Event) -> None:
+        pace = Pace(base_url=self.base_url)
+        try:
+            with connect(self.deployment.postgres) as conn:
+                while not stopping.is_set():
+                    made = await asyncio.to_thread(notify, conn, pace)
+                    if made.notifications:
+                        engine.wake()
+                    if not made.owners:
+                        await _rest(stopping, LOOK_S)
+        finally:
+            over.set()
+            engine.wake()
+
+
+async def _rest(stopping: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
+    except TimeoutError:
+        return
+
+
+@contextmanager
+def alerting(deployment: Deployment, hub: FeedHub, base_url: str) -> Iterator[None]:
+    loop, stopping, begun = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        begun.set()
+        try:
+            loop.run_until_complete(Alerting(deployment, hub, base_url).run(stopping))
+        finally:
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+    thread = threading.Thread(target=run, name="alerts", daemon=True)
+    thread.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(stopping.set)
+        thread.join(STOP_S_MAX)
