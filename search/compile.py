@@ -11,6 +11,7 @@ from math import ceil, floor
 from typing import Any, Final, TypeAlias
 
 from search.analysis import analyse
+from search.elements import inside
 from search.encoding import LONG_MAX, LONG_MIN, encoder, scaled_bound
 from search.evaluate import text_targets
 from search.geo import area
@@ -22,6 +23,7 @@ from search.query import (
     And,
     AnyOf,
     Box,
+    Element,
     Equals,
     Exists,
     MatchAll,
@@ -33,6 +35,7 @@ from search.query import (
     Query,
     Range,
     Text,
+    walk,
 )  # fmt: skip
 
 Dsl: TypeAlias = dict[str, Any]
@@ -57,8 +60,14 @@ def _and(query: And, definition: IndexDefinition) -> Dsl:
     scored: list[Dsl] = []
     filtered: list[Dsl] = []
     for clause in query.clauses:
-        (scored if isinstance(clause, Text | And | Or) else filtered).append(compile(clause, definition))
+        (scored if _is_scored(clause) else filtered).append(compile(clause, definition))
     return {"bool": {"must": scored, "filter": filtered}}
+
+
+def _is_scored(query: Query) -> bool:
+    if isinstance(query, Element):
+        return any(isinstance(clause, Text) for clause in walk(query))
+    return isinstance(query, Text | And | Or)
 
 
 def _or(query: Or, definition: IndexDefinition) -> Dsl:
@@ -77,6 +86,14 @@ def _all(clauses: Sequence[Dsl]) -> Dsl:
 
 def _not(query: Not, definition: IndexDefinition) -> Dsl:
     return {"bool": {"must_not": [compile(query.clause, definition)]}}
+
+
+def _element(query: Element, definition: IndexDefinition) -> Dsl:
+    """The best element counts."""
+    target, nested = definition.target(query.field), definition.target(query.field).column.elements_field
+    at_path = {"term": {f"{nested}.path": target.path}}
+    meets = compile(query.clause, inside(definition, query.field))
+    return {"nested": {"path": nested, "score_mode": "max", "query": {"bool": {"filter": [at_path], "must": [meets]}}}}
 
 
 def _equals(query: Equals, definition: IndexDefinition) -> Dsl:
@@ -213,27 +230,33 @@ def _best(clauses: Sequence[Dsl]) -> Dsl:
     return {"dis_max": {"queries": list(clauses), "tie_breaker": _OTHER_COLUMNS_COUNT}}
 
 
-def _near(query: Near, _definition: IndexDefinition) -> Dsl:
-    return {"geo_distance": {"at": {"lat": query.lat, "lon": query.lon}, "distance": f"{query.radius_m!r}m"}}
+def _place(definition: IndexDefinition, field: str) -> str:
+    return f"{definition.nested}.{field}" if definition.nested else field
 
 
-def _box(query: Box, _definition: IndexDefinition) -> Dsl:
+def _near(query: Near, definition: IndexDefinition) -> Dsl:
+    at = _place(definition, "at")
+    return {"geo_distance": {at: {"lat": query.lat, "lon": query.lon}, "distance": f"{query.radius_m!r}m"}}
+
+
+def _box(query: Box, definition: IndexDefinition) -> Dsl:
     """By the exact numbers, not by the rounded point."""
+    lat, lon = _place(definition, "lat"), _place(definition, "lon")
     north, west, south, east = map(float_form, (query.north, query.west, query.south, query.east))
-    within_lat = {"range": {"lat": {"gte": south, "lte": north}}}
+    within_lat = {"range": {lat: {"gte": south, "lte": north}}}
     if query.west <= query.east:
-        return {"bool": {"filter": [within_lat, {"range": {"lon": {"gte": west, "lte": east}}}]}}
-    beyond = _any([{"range": {"lon": {"gte": west}}}, {"range": {"lon": {"lte": east}}}])
+        return {"bool": {"filter": [within_lat, {"range": {lon: {"gte": west, "lte": east}}}]}}
+    beyond = _any([{"range": {lon: {"gte": west}}}, {"range": {lon: {"lte": east}}}])
     return {"bool": {"filter": [within_lat, beyond]}}
 
 
-def _polygon(query: Polygon, _definition: IndexDefinition) -> Dsl:
+def _polygon(query: Polygon, definition: IndexDefinition) -> Dsl:
     """Walked with the inside on the left, as GeoJSON wants it."""
     ring = [[corner.lon, corner.lat] for corner in query.corners]
     if area(query.corners) < 0:
         ring.reverse()
     shape = {"type": "polygon", "coordinates": [[*ring, ring[0]]]}
-    return {"geo_shape": {"at": {"shape": shape, "relation": "intersects"}}}
+    return {"geo_shape": {_place(definition, "at"): {"shape": shape, "relation": "intersects"}}}
 
 
 _COMPILERS: Final[dict[type, Callable[[Any, IndexDefinition], Dsl]]] = {
@@ -241,6 +264,7 @@ _COMPILERS: Final[dict[type, Callable[[Any, IndexDefinition], Dsl]]] = {
     And: _and,
     Or: _or,
     Not: _not,
+    Element: _element,
     Equals: _equals,
     AnyOf: _any_of,
     Range: _range,

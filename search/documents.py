@@ -16,15 +16,17 @@ from typing import Any, Final, TypeAlias, TypedDict
 import msgspec
 
 from search.analysis import LANGUAGES, Stemmed, stemmer
+from search.elements import ELEMENTS_MAX, place_of
 from search.encoding import Encoded, encoder, scaled_digits
-from search.index import Column, IndexDefinition
-from search.json_paths import escaped, leaves, token
+from search.geo import Point
+from search.index import ELEMENT_LEVELS_MAX, Column, IndexDefinition
+from search.json_paths import elements, escaped, leaves, token
 from search.kinds import RULES, Kind, date_of, decimal_of, float_form, text_form, timestamp_of
 
 Part: TypeAlias = dict[str, Any]
-"""Of a document: what is below v, s or w."""
-Step: TypeAlias = Callable[[Part, Part, Part], None]
-"""Rewrites its columns in v, which holds them as the row does, and adds their words to s and w."""
+"""Of a document: what is below v, s, w or e."""
+Step: TypeAlias = Callable[[Part, Part, Part, Part], None]
+"""Rewrites its columns in v, which holds them as the row does, and adds their words to s and w, their elements to e."""
 Columns: TypeAlias = Sequence[Column]
 
 SHORT_TEXT_CHARACTERS: Final = 40
@@ -47,17 +49,24 @@ class DocumentBuilder:
         v = self._decode(row)
         s: Part = {}
         w: Part = {}
+        e: Part = {}
         document: dict[str, Any] = {"v": v, "s": s, "w": w, "row": row.decode()}
         place = self._geo.point(v) if self._geo else None
         if place is not None:
-            document["at"] = [place.lon, place.lat]
-            document["lat"], document["lon"] = float_form(place.lat), float_form(place.lon)
+            _add_place(document, place)
         for step in self._steps:
-            step(v, s, w)
+            step(v, s, w, e)
+        if e:
+            document["e"] = e
         return document
 
     def encoded(self, row: bytes) -> bytes:
         return _encode(self.document(row))
+
+
+def _add_place(document: Part, place: Point) -> None:
+    document["at"] = [place.lon, place.lat]
+    document["lat"], document["lon"] = float_form(place.lat), float_form(place.lon)
 
 
 def _decoder(definition: IndexDefinition) -> msgspec.json.Decoder[Part]:
@@ -109,7 +118,7 @@ def _texts(columns: Columns, language: str) -> Step | None:
     long, short = stemmer(language), _short_texts(language)
     names = [(column.name, _field(column)) for column in columns]
 
-    def step(v: Part, s: Part, w: Part) -> None:
+    def step(v: Part, s: Part, w: Part, _e: Part) -> None:
         for name, field in names:
             text = v.get(name)
             if text is None:
@@ -133,7 +142,7 @@ def _short_texts(language: str) -> Callable[[str], Stemmed]:
 def _digits(columns: Columns) -> Step | None:
     scales = [(column.name, column.scale or 0) for column in columns]
 
-    def step(v: Part, _s: Part, _w: Part) -> None:
+    def step(v: Part, _s: Part, _w: Part, _e: Part) -> None:
         for name, scale in scales:
             if name in v:
                 digits = bytes(v[name])
@@ -145,7 +154,7 @@ def _digits(columns: Columns) -> Step | None:
 def _values(columns: Columns) -> Step | None:
     encoders = [(column.name, _row_encoder(column)) for column in columns]
 
-    def step(v: Part, _s: Part, _w: Part) -> None:
+    def step(v: Part, _s: Part, _w: Part, _e: Part) -> None:
         for name, encode in encoders:
             value = v.get(name)
             if value is not None:
@@ -180,7 +189,7 @@ def _arrays(columns: Columns, language: str) -> Step | None:
     long, short = stemmer(language), _short_texts(language)
     encoders = [(column, _field(column), _row_encoder(column)) for column in columns]
 
-    def step(v: Part, s: Part, w: Part) -> None:
+    def step(v: Part, s: Part, w: Part, _e: Part) -> None:
         for column, field, encode in encoders:
             if v.get(column.name) is None:
                 continue
@@ -198,23 +207,55 @@ def _documents(columns: Columns, language: str) -> Step | None:
     stemmed = stemmer(language)
     names = [(column.name, _field(column)) for column in columns]
 
-    def step(v: Part, s: Part, w: Part) -> None:
+    def step(v: Part, s: Part, w: Part, e: Part) -> None:
+        left = ELEMENTS_MAX
         for name, field in names:
             document = v.get(name)
             if document is None:
                 continue
-            tokens, texts, seen = [], [], set[str]()
-            for path, leaf in leaves(document):
-                tokens.append(token(path, leaf))
-                if isinstance(leaf, str):
-                    stems, others = stemmed(leaf)
-                    start = f"{escaped(path)}:"
-                    texts.append(_started(start, stems))
-                    if others:
-                        seen.add(_started(start, others))
-            v[name], s[field], w[field] = list(dict.fromkeys(tokens)), texts, " ".join(seen)
+            v[name], s[field], w[field] = _described(document, stemmed)
+            found = _elements(document, stemmed, ELEMENT_LEVELS_MAX, left)
+            if found:
+                e[field] = found
+                left -= sum(1 + len(each.get("e", ())) for each in found)
 
     return step if columns else None
+
+
+def _described(document: Any, stemmed: Callable[[str], Stemmed]) -> tuple[list[str], list[str], str]:
+    """The values of a json document, its stems and its words that are not their own stem."""
+    tokens, texts, seen = [], [], set[str]()
+    for path, leaf in leaves(document):
+        tokens.append(token(path, leaf))
+        if isinstance(leaf, str):
+            stems, others = stemmed(leaf)
+            start = f"{escaped(path)}:"
+            texts.append(_started(start, stems))
+            if others:
+                seen.add(_started(start, others))
+    return list(dict.fromkeys(tokens)), texts, " ".join(seen)
+
+
+def _elements(document: Any, stemmed: Callable[[str], Stemmed], levels: int, left: int) -> list[Part]:
+    """The elements of a json document, at whatever path, each with those in it. Raises ValueError for too many."""
+    made: list[Part] = []
+    for path, element in elements(document):
+        left -= 1
+        if left < 0:
+            raise ValueError(
+                f"more than {ELEMENTS_MAX} objects in the arrays of its json columns, those inside others counted twice"
+            )
+        v, s, w = _described(element, stemmed)
+        one: Part = {"path": path, "v": v, "s": s, "w": w}
+        place = place_of(element)
+        if place is not None:
+            _add_place(one, place)
+        inner = _elements(element, stemmed, levels - 1, left) if levels > 1 else []
+        if inner:
+            one["e"] = inner
+            left -= len(inner)
+        made.append(one)
+    return made
 
 
 def _started(start: str, words: str) -> str:
@@ -227,7 +268,7 @@ def _names(definition: IndexDefinition) -> Step | None:
     moved = [(c.name, _field(c)) for c in definition.columns if c.kind is not Kind.OPAQUE and c.name != _field(c)]
     gone = [c.name for c in definition.columns if c.kind is Kind.OPAQUE and c.name in _place_names(definition)]
 
-    def step(v: Part, _s: Part, _w: Part) -> None:
+    def step(v: Part, _s: Part, _w: Part, _e: Part) -> None:
         for name in gone:
             v.pop(name, None)
         v.update([(field, v.pop(name)) for name, field in moved if name in v])

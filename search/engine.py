@@ -13,8 +13,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from elasticsearch import ApiError, Elasticsearch, NotFoundError, TransportError
+from elasticsearch import ApiError, BadRequestError, Elasticsearch, NotFoundError, TransportError
 
+from cdc.errors import SinkError
 from search import cursor as cursors
 from search import facets as counting
 from search.address import ElasticsearchAddress
@@ -41,6 +42,7 @@ KEEP_ALIVE: Final = "5m"
 """How long a cursor is good for, after the page that gave it."""
 SIMILAR_TERMS_MAX: Final = 30
 SIMILAR_STEMS_MAX: Final = 500
+_NO_ELEMENTS: Final = "failed to find nested object"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -149,14 +151,22 @@ class SearchEngine:
             return self._client.search(**body, **where, **partial, search_after=after)
         except NotFoundError as error:
             if point is None:
-                raise unavailable(error) from error
+                raise self._failed(error) from error
             raise CursorExpired(
                 "the cursor has expired",
                 detail=f"a page's rows are kept for {KEEP_ALIVE}",
                 hint="ask for the first page, without a cursor",
             ) from error
         except (ApiError, TransportError) as error:
-            raise unavailable(error) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: ApiError | TransportError) -> SinkError:
+        if isinstance(error, BadRequestError) and _NO_ELEMENTS in str(error.body):
+            return SinkError(
+                f"the index of {self.definition.view} was made before elements could be asked",
+                hint=f"headwater apply --rebuild {self.definition.view}",
+            )
+        return unavailable(error)
 
     def _next(self, answer: Any, size: int, now: datetime, question: str) -> str | None:
         """The cursor of the next page, if there may be one; else the point in time is let go."""
@@ -185,7 +195,7 @@ class SearchEngine:
         try:
             return int(self._client.count(index=self.index, query=live(compile(query, self.definition)))["count"])
         except (ApiError, TransportError) as error:
-            raise unavailable(error) from error
+            raise self._failed(error) from error
 
     def explain(self, asked: Query | str, row: bytes) -> Explanation:
         """Why a row matches, or does not."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from search.analysis import Analysed, analyse
+from search.elements import as_rows, inside
 from search.geo import Point, distance_m, in_box, in_polygon
 from search.index import IndexDefinition, Row, Target
 from search.instants import Relative
@@ -20,6 +21,7 @@ from search.query import (
     And,
     AnyOf,
     Box,
+    Element,
     Equals,
     Exists,
     MatchAll,
@@ -42,18 +44,23 @@ def compile(query: Query, definition: IndexDefinition) -> Predicate:
 
 
 def _and(query: And, definition: IndexDefinition) -> Predicate:
-    inside = [compile(clause, definition) for clause in query.clauses]
-    return lambda row: all(holds(row) for holds in inside)
+    each = [compile(clause, definition) for clause in query.clauses]
+    return lambda row: all(holds(row) for holds in each)
 
 
 def _or(query: Or, definition: IndexDefinition) -> Predicate:
-    inside = [compile(clause, definition) for clause in query.clauses]
-    return lambda row: any(holds(row) for holds in inside)
+    each = [compile(clause, definition) for clause in query.clauses]
+    return lambda row: any(holds(row) for holds in each)
 
 
 def _not(query: Not, definition: IndexDefinition) -> Predicate:
     holds = compile(query.clause, definition)
     return lambda row: not holds(row)
+
+
+def _element(query: Element, definition: IndexDefinition) -> Predicate:
+    target, holds = definition.target(query.field), compile(query.clause, inside(definition, query.field))
+    return lambda row: any(holds(element) for element in as_rows(row, target))
 
 
 def _equals(query: Equals, definition: IndexDefinition) -> Predicate:
@@ -190,6 +197,7 @@ _COMPILERS: Final[dict[type, Callable[[Any, IndexDefinition], Predicate]]] = {
     And: _and,
     Or: _or,
     Not: _not,
+    Element: _element,
     Equals: _equals,
     AnyOf: _any_of,
     Range: _range,

@@ -7,10 +7,27 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from search import evaluate
+from search.elements import as_rows, inside
 from search.geo import Point, distance_m
 from search.index import IndexDefinition, Row
 from search.json_paths import at_path
-from search.query import And, AnyOf, Box, Equals, Exists, MatchAll, Near, Not, Or, Polygon, Query, Range, Text, inner
+from search.query import (
+    And,
+    AnyOf,
+    Box,
+    Element,
+    Equals,
+    Exists,
+    MatchAll,
+    Near,
+    Not,
+    Or,
+    Polygon,
+    Query,
+    Range,
+    Text,
+    inner,
+)  # fmt: skip
 from search.query_text import to_text
 
 VALUE_CHARACTERS_MAX: Final = 200
@@ -34,6 +51,8 @@ class Explanation:
 
 def explain(query: Query, row: Row, definition: IndexDefinition) -> Explanation:
     """`query` is checked and resolved."""
+    if isinstance(query, Element):
+        return _element(query, row, definition)
     return Explanation(
         to_text(query, definition),
         evaluate.compile(query, definition)(row),
@@ -42,8 +61,18 @@ def explain(query: Query, row: Row, definition: IndexDefinition) -> Explanation:
     )
 
 
+def _element(query: Element, row: Row, definition: IndexDefinition) -> Explanation:
+    """By the first element that meets the clause; without one, by that which meets the most of it."""
+    within = inside(definition, query.field)
+    each = [explain(query.clause, found, within) for found in as_rows(row, definition.target(query.field))]
+    best = max(each, key=lambda one: (one.matches, sum(part.matches for part in one.inside)), default=None)
+    found = "nothing" if best is None else f"element {each.index(best) + 1} of {len(each)}"
+    matches = best is not None and best.matches
+    return Explanation(to_text(query, definition), matches, found, () if best is None else (best,))
+
+
 def _found(query: Query, row: Row, definition: IndexDefinition) -> str:
-    if isinstance(query, MatchAll | And | Or | Not):
+    if isinstance(query, MatchAll | And | Or | Not | Element):
         return ""
     if isinstance(query, Near | Box | Polygon):
         return _place(query, row, definition)

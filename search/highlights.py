@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from search import evaluate
 from search.analysis import Token, analyse, tokens
+from search.elements import as_rows, inside
 from search.evaluate import text_targets, texts
 from search.index import IndexDefinition, Row
-from search.query import Mode, Not, Query, Text, inner
+from search.query import Element, Mode, Not, Query, Text, inner
 
 FRAGMENT_CHARACTERS: Final = 160
 HIGHLIGHTS_MAX: Final = 20
@@ -34,26 +36,37 @@ class Highlight:
 
 
 def highlights(query: Query, row: Row, definition: IndexDefinition) -> tuple[Highlight, ...]:
-    asked: dict[str, list[Text]] = {}
-    for clause in _asked(query):
-        for target in text_targets(clause.field, definition):
-            name = f"{target.column.name}.{target.path}" if target.path else target.column.name
-            asked.setdefault(name, []).append(clause)
-    made = [
-        _highlight(name, text, clauses, definition.language)
-        for name, clauses in asked.items()
-        for text in texts(row, definition.target(name))
-    ]
+    asked: dict[tuple[str, str], list[Text]] = {}
+    for name, text, clause in _asked(query, row, definition):
+        asked.setdefault((name, text), []).append(clause)
+    made = (_highlight(name, text, clauses, definition.language) for (name, text), clauses in asked.items())
     return tuple(each for each in made if each is not None)[:HIGHLIGHTS_MAX]
 
 
-def _asked(query: Query) -> Iterator[Text]:
-    """Texts that are wanted; what must not be there is not shown."""
+def _asked(query: Query, row: Row, definition: IndexDefinition) -> Iterator[tuple[str, str, Text]]:
+    """The row's texts, each with its field's name and what is wanted of it; what must not be there is not shown."""
     if isinstance(query, Text):
-        yield query
+        for target in text_targets(query.field, definition):
+            for text in texts(row, target):
+                yield _joined(target.column.name, target.path), text, query
+    elif isinstance(query, Element):
+        yield from _in_elements(query, row, definition)
     elif not isinstance(query, Not):
         for clause in inner(query):
-            yield from _asked(clause)
+            yield from _asked(clause, row, definition)
+
+
+def _in_elements(query: Element, row: Row, definition: IndexDefinition) -> Iterator[tuple[str, str, Text]]:
+    """Of those elements that meet the clause."""
+    target, within = definition.target(query.field), inside(definition, query.field)
+    holds = evaluate.compile(query.clause, within)
+    for element in filter(holds, as_rows(row, target)):
+        for name, text, clause in _asked(query.clause, element, within):
+            yield _joined(_joined(target.column.name, target.path), name), text, clause
+
+
+def _joined(name: str, path: str) -> str:
+    return f"{name}.{path}" if name and path else name or path
 
 
 def _highlight(name: str, text: str, clauses: Sequence[Text], language: str) -> Highlight | None:

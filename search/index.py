@@ -3,6 +3,7 @@
     v.<column>  the value, encoded exactly (encoding.py): equality, ranges, sort, facets
     s.<column>  stems of a text column in their order: words and phrases
     w.<column>  those of its words that are not their own stem: beginnings of words, spelling
+    e.<column>  the elements of a json column, each a nested document (elements.py): path, v, s, w, at, lat, lon, e
     at, lat, lon  the point on the map     row  the row's JSON, returned as it is     gone, gone_at  not a row (sink.py)
 
 Options of the view's declaration: `text = 'title, description'` chooses the columns that bare words are looked for in
@@ -34,9 +35,13 @@ Row: TypeAlias = Mapping[str, Any]
 """Decoded by `decode_row`; numerics are Decimal."""
 
 LAYOUT: Final = 1
-"""Of the documents; kept with every index."""
-_LATITUDES: Final = ("lat", "latitude")
-_LONGITUDES: Final = ("lon", "lng", "longitude")
+LAYOUT_WITH_ELEMENTS: Final = 2
+"""Of the documents; kept with every index. Without a json column the first is as good as the second."""
+ELEMENT_LEVELS_MAX: Final = 2
+"""An element, and one in it, can be asked by themselves."""
+LATITUDES: Final = ("lat", "latitude")
+LONGITUDES: Final = ("lon", "lng", "longitude")
+"""Names by which a place is found."""
 _POINT: Final = "point"
 
 
@@ -49,18 +54,27 @@ class Column:
     is_array: bool = False
     scale: int | None = None
     """Of a numeric that is indexed as a long."""
+    nested: str = ""
+    """Not a row's column but what an element holds: the field that the elements are in."""
 
     @cached_property
     def field(self) -> str:
-        return f"v.{_escaped(self.name)}"
+        return self._below("v")
 
     @cached_property
     def stems_field(self) -> str:
-        return f"s.{_escaped(self.name)}"
+        return self._below("s")
 
     @cached_property
     def words_field(self) -> str:
-        return f"w.{_escaped(self.name)}"
+        return self._below("w")
+
+    @cached_property
+    def elements_field(self) -> str:
+        return self._below("e")
+
+    def _below(self, part: str) -> str:
+        return f"{self.nested}.{part}" if self.nested else f"{part}.{_escaped(self.name)}"
 
     @property
     def has_words(self) -> bool:
@@ -111,6 +125,11 @@ class IndexDefinition:
     geo: Geo | None = None
     language: str = DEFAULT_LANGUAGE
 
+    @property
+    def nested(self) -> str:
+        """The field that elements are in, of a definition of elements; a row stands by itself."""
+        return ""
+
     @cached_property
     def by_name(self) -> dict[str, Column]:
         return {column.name: column for column in self.columns}
@@ -149,8 +168,14 @@ class IndexDefinition:
         """What an index must have been made with to be written to."""
         shape = [[c.name, c.kind.value, c.is_array, c.scale] for c in self.columns]
         geo = [self.geo.lat, self.geo.lon] if self.geo else []
-        made = {"layout": LAYOUT, "analysis": ANALYSIS, "language": self.language, "columns": shape, "geo": geo}
+        layout = LAYOUT_WITH_ELEMENTS if self.documents else LAYOUT
+        made = {"layout": layout, "analysis": ANALYSIS, "language": self.language, "columns": shape, "geo": geo}
         return {"headwater": made}
+
+    @cached_property
+    def documents(self) -> tuple[Column, ...]:
+        """The json columns, whose elements can be asked by themselves."""
+        return tuple(column for column in self.columns if column.kind is Kind.JSON)
 
     def _fields(self) -> dict[str, Any]:
         asked = [column for column in self.columns if column.kind is not Kind.OPAQUE]
@@ -158,15 +183,33 @@ class IndexDefinition:
         stems = {"type": "text", "analyzer": "whitespace"}
         words = {**stems, "index_options": "docs", "norms": False}
         point = {"at": {"type": "geo_point"}, "lat": {"type": "long"}, "lon": {"type": "long"}} if self.geo else {}
+        elements = {_escaped(c.name): _elements(ELEMENT_LEVELS_MAX, stems, words) for c in self.documents}
         return {
             "v": {"properties": {_escaped(c.name): {"type": field_type(c.kind, c.scale)} for c in asked}},
             "s": {"properties": {_escaped(c.name): stems for c in worded}},
             "w": {"properties": {_escaped(c.name): words for c in worded}},
+            **({"e": {"properties": elements}} if elements else {}),
             **point,
             "row": {"type": "text", "index": False, "store": True, "norms": False},
             "gone": {"type": "boolean", "doc_values": False},
             "gone_at": {"type": "long"},
         }
+
+
+def _elements(levels: int, stems: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
+    """Elements are only ever filtered by: their values need no columns beside the index."""
+    by_index = {"doc_values": False}
+    fields = {
+        "path": {"type": "keyword", **by_index},
+        "v": {"type": "keyword", **by_index},
+        "s": stems,
+        "w": words,
+        "at": {"type": "geo_point", **by_index},
+        "lat": {"type": "long", **by_index},
+        "lon": {"type": "long", **by_index},
+    }
+    inner = {"e": _elements(levels - 1, stems, words)} if levels > 1 else {}
+    return {"type": "nested", "properties": fields | inner}
 
 
 def define(shape: ViewShape) -> IndexDefinition:
@@ -209,8 +252,8 @@ def _geo(shape: ViewShape) -> Geo | None:
         if len(names) != (1 if names and names[0] in points else 2):
             raise ConfigurationError(f"option geo of view {shape.view} names a latitude and a longitude, or one point")
         return Geo(*names)
-    lat = next((name for name in _LATITUDES if name in numbers), "")
-    lon = next((name for name in _LONGITUDES if name in numbers), "")
+    lat = next((name for name in LATITUDES if name in numbers), "")
+    lon = next((name for name in LONGITUDES if name in numbers), "")
     if lat and lon:
         return Geo(lat, lon)
     return Geo(points[0]) if len(points) == 1 else None

@@ -2,8 +2,9 @@
 
 A json column's inner shape is not declared, so every path into it can be asked: `agent.name`, `photos.caption`. Arrays
 are looked through: a condition holds when any value at the path meets it, and two conditions may be met by different
-elements. Text, numbers and booleans are told apart: the number 5 is not the text "5". The document as a whole is no
-value, and neither is null.
+elements. An element, an object that stands in an array, can also be asked by itself: then paths begin in it. Text,
+numbers and booleans are told apart: the number 5 is not the text "5". The document as a whole is no value, and neither
+is null.
 """
 
 from __future__ import annotations
@@ -50,6 +51,34 @@ def at_path(document: Any, path: str) -> Iterator[Leaf]:
 def below(document: Any, path: str) -> bool:
     """Whether there is any value at the path, or under it."""
     return any(found == path or found.startswith(f"{path}.") for found, _ in leaves(document))
+
+
+def elements(document: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Every object that stands in an array, with the array's dotted path, whatever is around it."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    _gather_elements(document, "", DEPTH_MAX, False, found)
+    return found
+
+
+def _gather_elements(
+    document: Any, path: str, depth: int, in_array: bool, found: list[tuple[str, dict[str, Any]]]
+) -> None:
+    if depth == 0:
+        return
+    if isinstance(document, dict):
+        if in_array:
+            found.append((path, document))
+        for name, inner in document.items():
+            if isinstance(inner, dict | list):
+                _gather_elements(inner, f"{path}.{name}" if path else name, depth - 1, False, found)
+    elif isinstance(document, list):
+        for inner in document:
+            if isinstance(inner, dict | list):
+                _gather_elements(inner, path, depth - 1, True, found)
+
+
+def elements_at(document: Any, path: str) -> Iterator[dict[str, Any]]:
+    return (element for found, element in elements(document) if found == path)
 
 
 def leaf_form(leaf: Leaf) -> tuple[str, Any]:

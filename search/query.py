@@ -5,7 +5,8 @@
 
 What a clause means (evaluate.py is the definition, compile.py must agree):
 - A comparison with NULL does not match. Not is plain negation, so `-city:paris` also finds rows without a city.
-- Of an array, and at a path inside a json document, any value may match.
+- Of an array, and at a path inside a json document, any value may match; two clauses may be met by different ones.
+  Element wants one element, an object in an array of a json document, that meets all of its clause by itself.
 - Text is compared by stems, in one column or in all that the view's declaration chose; `Text.ALL` wants each word in
   any of them, a phrase must stand in one value.
 - Values are of their column's kind; instants may be relative to now until `resolve` has been called, once.
@@ -105,6 +106,14 @@ class Exists:
 
 
 @dataclass(frozen=True)
+class Element:
+    """One object of an array that meets the clause by itself; the clause's fields are paths inside it."""
+
+    field: str
+    clause: Query
+
+
+@dataclass(frozen=True)
 class Near:
     lat: float
     lon: float
@@ -125,13 +134,13 @@ class Polygon:
     corners: tuple[Point, ...]
 
 
-Query: TypeAlias = MatchAll | And | Or | Not | Equals | AnyOf | Range | Text | Exists | Near | Box | Polygon
+Query: TypeAlias = MatchAll | And | Or | Not | Element | Equals | AnyOf | Range | Text | Exists | Near | Box | Polygon
 
 
 def inner(query: Query) -> tuple[Query, ...]:
     if isinstance(query, And | Or):
         return query.clauses
-    return (query.clause,) if isinstance(query, Not) else ()
+    return (query.clause,) if isinstance(query, Not | Element) else ()
 
 
 def walk(query: Query) -> Iterator[Query]:
@@ -147,6 +156,8 @@ def mapped(query: Query, change: Callable[[Query], Query]) -> Query:
         return type(query)(tuple(mapped(clause, change) for clause in query.clauses))
     if isinstance(query, Not):
         return Not(mapped(query.clause, change))
+    if isinstance(query, Element):
+        return Element(query.field, mapped(query.clause, change))
     return change(query)
 
 

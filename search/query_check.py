@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from cdc.pgtypes.instants import MICROS_PER_DAY, TIMESTAMP_MAX, Timestamp
 from search.analysis import words
+from search.elements import inside
 from search.errors import QueryRefused
 from search.geo import Point, area, crosses_itself, is_on_map
 from search.index import IndexDefinition, Target
@@ -29,6 +30,7 @@ from search.query import (
     And,
     AnyOf,
     Box,
+    Element,
     Equals,
     Exists,
     Near,
@@ -59,10 +61,12 @@ def _check(query: Query, definition: IndexDefinition, depth: int) -> Query:
     if isinstance(query, And | Or):
         if not query.clauses:
             raise QueryRefused("an and or an or without clauses", hint="leave it out, or write *")
-        inside = tuple(_check(clause, definition, depth - 1) for clause in query.clauses)
-        return type(query)(inside) if len(inside) > 1 else inside[0]
+        clauses = tuple(_check(clause, definition, depth - 1) for clause in query.clauses)
+        return type(query)(clauses) if len(clauses) > 1 else clauses[0]
     if isinstance(query, Not):
         return Not(_check(query.clause, definition, depth - 1))
+    if isinstance(query, Element):
+        return Element(query.field, _check(query.clause, inside(definition, query.field), depth - 1))
     return clause(query, definition)
 
 
@@ -115,7 +119,10 @@ def _asked(definition: IndexDefinition, field: str) -> Target:
 
 
 def _whole_document(field: str) -> QueryRefused:
-    return QueryRefused(f"{field} is a json document", hint=f"name a path inside it, such as {field}.name")
+    return QueryRefused(
+        f"{field} is a json document",
+        hint=f"name a path inside it, such as {field}.name; of the elements of an array {field}:(name:value)",
+    )
 
 
 def operand(target: Target, value: Any) -> Operand:

@@ -3,6 +3,7 @@
     {"and": [{"equals": {"field": "kind", "value": "flat"}},
              {"range": {"field": "price", "gt": 1, "lte": 500000}},
              {"text": {"text": "south facing", "mode": "phrase"}},
+             {"element": {"field": "photos", "query": {"equals": {"field": "kind", "value": "plan"}}}},
              {"near": {"lat": 48.85, "lon": 2.35, "radius_m": 5000}}]}
 
 Dates and times are text. A number with more digits than JSON's readers keep is {"number": "0.1234567890123456789"}.
@@ -24,6 +25,7 @@ from search.query import (
     And,
     AnyOf,
     Box,
+    Element,
     Equals,
     Exists,
     MatchAll,
@@ -47,6 +49,8 @@ def to_json(query: Query) -> dict[str, Any]:
         return {"and" if isinstance(query, And) else "or": [to_json(clause) for clause in query.clauses]}
     if isinstance(query, Not):
         return {"not": to_json(query.clause)}
+    if isinstance(query, Element):
+        return {"element": {"field": query.field, "query": to_json(query.clause)}}
     return _PRINTERS[type(query)](query)
 
 
@@ -114,6 +118,10 @@ def _read(written: Any, depth: int, where: str) -> Query:
         return Not(_read(inside, depth - 1, f"{where}.not"))
     if not isinstance(inside, dict):
         raise QueryRefused(f"{where}.{name} is not an object", hint="see docs/search.md")
+    if name == "element":
+        members = _Members(inside, f"{where}.element")
+        clause = _read(members.take("query"), depth - 1, f"{where}.element.query")
+        return members.end(Element(members.text("field"), clause))
     return _READERS[name](_Members(inside, f"{where}.{name}"))
 
 
@@ -121,7 +129,7 @@ def _one(written: Any, where: str) -> tuple[str, Any]:
     if not isinstance(written, dict) or len(written) != 1:
         raise QueryRefused(f"{where} is not an object with one member", hint='such as {"exists": {"field": "photos"}}')
     ((name, inside),) = written.items()
-    known = ("and", "or", "not", *_READERS)
+    known = ("and", "or", "not", "element", *_READERS)
     if name not in known:
         raise QueryRefused(f'no clause "{name}" at {where}', hint=nearest(str(name), known))
     return name, inside

@@ -5,6 +5,7 @@ city:paris  city="Paris"               words in one text column; the exact value
 kind:flat  kind:(flat,house)           one value, any of them         agent.name:paul  inside a json document
 price:..500000  bedrooms:2..  1..3     ranges, ends included; >1 and <9 exclude them: price:>1..<9
 listed_at:now-7d..  listed_at:2026-05-31
+photos:(kind:plan caption:garden)      one element of an array of objects that meets all of it
 has:photos  near:48.85,2.35,5km  box:north,west,south,east  polygon:lat,lon,lat,lon,lat,lon
 -kind:studio  a OR b  (a b) OR c       not, or, brackets; a space is and, and binds more tightly than OR
 any:"sea garden"  title:any:"…"  all:"…"  prefix:"south fac"   several words; * is everything
@@ -16,6 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from search.elements import inside
 from search.errors import QueryRefused
 from search.geo import Point
 from search.index import IndexDefinition, Target
@@ -26,6 +28,7 @@ from search.query import (
     And,
     AnyOf,
     Box,
+    Element,
     Equals,
     Exists,
     MatchAll,
@@ -162,6 +165,8 @@ class _Parser:
             if scanner.take(f"{mode}:"):
                 return self._checked(Text(self._any_text(), Mode(mode), name), start)
         if scanner.take("("):
+            if target.column.kind is Kind.JSON and not scanner.sees_list:
+                return self._deeper(lambda: self._element(name, start))
             return self._any_of(name, start, self._is_worded(target))
         if scanner.sees("..") or scanner.sees(">") or scanner.sees("<"):
             return self._range(name, target, None, start)
@@ -177,6 +182,17 @@ class _Parser:
     @staticmethod
     def _is_worded(target: Target) -> bool:
         return target.column.has_words
+
+    def _element(self, name: str, start: int) -> Query:
+        """After the opening bracket; inside, names are paths in the element."""
+        outer = self._definition
+        try:
+            self._definition = inside(outer, name)
+        except QueryRefused as refusal:
+            raise refusal.at(self._scanner.text, start + 1) from None
+        made = self._bracket()
+        self._definition = outer
+        return Element(name, made)
 
     def _exact(self, name: str, start: int) -> Query:
         """After `name=`."""

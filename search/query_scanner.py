@@ -12,6 +12,8 @@ _WORD: Final = re.compile(r'[^\s()":=]+')
 _VALUE: Final = re.compile(r'(?:(?!\.\.)[^\s()"])+')
 _ITEM: Final = re.compile(r'(?:(?!\.\.)[^\s()",])+')
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_LIST: Final = re.compile(r'\s*(?!-*\*\s*\))(?:[^\s()",:=]+|"(?:[^"\\]|\\.)*")\s*[,)]', re.DOTALL)
+"""The first item of a list, and what comes after it; * by itself is no item."""
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -52,6 +54,11 @@ class Scanner:
             return False
         self.at = end
         return True
+
+    @property
+    def sees_list(self) -> bool:
+        """Whether values, separated by commas, stand here: not clauses, which have a colon or an equals sign."""
+        return _LIST.match(self.text, self.at) is not None
 
     def word(self) -> str:
         return self._matched(_WORD)

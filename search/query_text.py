@@ -12,12 +12,14 @@ from decimal import Decimal
 from typing import Final
 
 from cdc.pgtypes.instants import Timestamp
+from search.elements import inside
 from search.index import IndexDefinition
 from search.kinds import Kind
 from search.query import (
     And,
     AnyOf,
     Box,
+    Element,
     Equals,
     Exists,
     MatchAll,
@@ -62,6 +64,8 @@ class _Printer:
             return " ".join(self._inside(clause, And) for clause in query.clauses)
         if isinstance(query, Not):
             return f"-{self._inside(query.clause, Not)}"
+        if isinstance(query, Element):
+            return f"{_field(query.field)}:({to_text(query.clause, inside(self._definition, query.field))})"
         return self._clause(query)
 
     def _inside(self, query: Query, outer: type) -> str:
@@ -77,7 +81,7 @@ class _Printer:
             return f"has:{_field(query.field)}"
         if isinstance(query, Equals | AnyOf | Range):
             return f"{_field(query.field)}{self._comparison(query)}"
-        return "*" if isinstance(query, MatchAll | And | Or | Not) else _place(query)
+        return "*" if isinstance(query, MatchAll | And | Or | Not | Element) else _place(query)
 
     def _comparison(self, query: Equals | AnyOf | Range) -> str:
         target = self._definition.target(query.field)

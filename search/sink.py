@@ -41,8 +41,9 @@ from search.bulk import (
 )  # fmt: skip
 from search.compile import EVERYTHING, live
 from search.documents import DocumentBuilder
+from search.elements import ELEMENTS_MAX
 from search.generations import Generations, IndexNames
-from search.index import IndexDefinition, define
+from search.index import ELEMENT_LEVELS_MAX, IndexDefinition, define
 from search.marks import MarkKeeper
 from search.scan import scan
 from views.sinks.sink import Change, Mark, Refused, SinkKind, TendedSink, ViewShape
@@ -55,6 +56,8 @@ ATTEMPTS_MAX: Final = 4
 BACKOFF_S: Final = 0.1
 """Before the second attempt; doubled each time."""
 FIELDS_MAX: Final = 1_000
+NESTED_FIELDS_MAX: Final = 50
+"""Both unless a view has more columns: Elasticsearch's own limits."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ class ElasticsearchSink(TendedSink):
     def _create(self) -> None:
         """A new index has no mark, whatever was known of one before it."""
         mapping = self.definition.mapping()
-        fields = 4 * len(self.definition.columns) + 20
+        nested = ELEMENT_LEVELS_MAX * len(self.definition.documents)
+        fields = 4 * len(self.definition.columns) + 8 * nested + 20
         self._client.indices.create(
             index=self.index,
             mappings=mapping,
@@ -128,7 +132,11 @@ class ElasticsearchSink(TendedSink):
                 "number_of_shards": self._settings.shards,
                 "number_of_replicas": self._settings.replicas,
                 "refresh_interval": self._settings.refresh_interval,
-                "mapping": {"total_fields": {"limit": max(FIELDS_MAX, fields)}},
+                "mapping": {
+                    "total_fields": {"limit": max(FIELDS_MAX, fields)},
+                    "nested_fields": {"limit": max(NESTED_FIELDS_MAX, nested)},
+                    "nested_objects": {"limit": ELEMENTS_MAX},
+                },
             },
         )
         self._marks.forget()

@@ -6,7 +6,7 @@ has it, so that what is offered is always a word that somebody wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any, Final
@@ -16,7 +16,7 @@ from search.answers import DidYouMean
 from search.compile import Dsl, live
 from search.evaluate import texts
 from search.index import Column, IndexDefinition, Target, decode_row
-from search.query import Mode, Query, Text, mapped, walk
+from search.query import And, Element, Mode, Not, Or, Query, Text, inner
 from search.query_text import to_text
 
 NEAR_MAX: Final = 3
@@ -34,17 +34,28 @@ class Speller:
         better = self._better(asked)
         if not better:
             return None
-        made = mapped(query, lambda clause: _mended(clause, better))
+        made = self._mended(query, better)
         return DidYouMean(to_text(made, self._definition), made)
 
     def _words(self, query: Query) -> list[str]:
         """The beginning of a word is not a word."""
         found: list[str] = []
-        for clause in walk(query):
-            if isinstance(clause, Text):
+        for clause in _texts(query):
+            if self._is_known(clause):
                 words = analyse(clause.text, self._definition.language).words
                 found += words[:-1] if clause.mode is Mode.PREFIX else words
         return found
+
+    def _is_known(self, clause: Text) -> bool:
+        """Asked where words are counted; what is asked elsewhere is left as it is."""
+        return clause.field is None or clause.field in self._definition.text
+
+    def _mended(self, query: Query, better: dict[str, str]) -> Query:
+        if isinstance(query, And | Or):
+            return type(query)(tuple(self._mended(clause, better) for clause in query.clauses))
+        if isinstance(query, Not):
+            return Not(self._mended(query.clause, better))
+        return _better_text(query, better) if isinstance(query, Text) and self._is_known(query) else query
 
     def _better(self, asked: Sequence[str]) -> dict[str, str]:
         answer = self._search(self._body(asked))
@@ -104,9 +115,16 @@ class Speller:
         return texts(row, Target(column))
 
 
-def _mended(clause: Query, better: dict[str, str]) -> Query:
-    if not isinstance(clause, Text):
-        return clause
+def _texts(query: Query) -> Iterator[Text]:
+    """Those asked of the row; the words of elements are not counted."""
+    if isinstance(query, Text):
+        yield query
+    elif not isinstance(query, Element):
+        for clause in inner(query):
+            yield from _texts(clause)
+
+
+def _better_text(clause: Text, better: dict[str, str]) -> Text:
     text, at = "", 0
     for token in tokens(clause.text):
         text += clause.text[at : token.start] + better.get(token.word, clause.text[token.start : token.end])

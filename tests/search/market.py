@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -18,6 +18,7 @@ from search.query import (
     And,
     AnyOf,
     Box,
+    Element,
     Equals,
     Exists,
     MatchAll,
@@ -89,7 +90,11 @@ _STAMPS = ["2026-05-31T00:00:00", "2026-05-31T00:00:00.000001", "2026-05-30T23:5
 _UUIDS = ["7d444840-9dc0-11d1-b245-5ffdce74fad2", "00000000-0000-0000-0000-000000000000"]
 _KINDS = ["flat", "house", "studio"]
 _DEGREES = [-180.0, -179.5, -10.5, 0.0, 0.5, 1.0, 2.35, 48.85, 90.0, 91.0, 179.5]
-_PATHS = ("name", "photos.caption", "photos.width", "open", "a b", "photos", "deep.er.x=y")
+_PATHS = ("name", "photos.caption", "photos.width", "open", "a b", "photos", "deep.er.x=y", "photos.rooms.size")
+_ELEMENT_PATHS = ("caption", "width", "rooms", "rooms.size", "x=y", "lat")
+"""Inside an element: of photos, of deep.er, or of a document that is an array itself."""
+_ARRAYS = ("doc.photos", "doc", "doc.deep.er", "doc.photos.rooms", "doc.name", "doc.rooms")
+_INNER_ARRAYS = ("rooms", "photos", "x=y", "")
 
 _LEAVES = (None, True, False, "5", "paris", "Sea view", "garden", "", 5, 0, -1, 2**60, 1.5, 800)
 
@@ -101,19 +106,36 @@ def _text(random: Random) -> str:
 
 
 def _photo(random: Random) -> dict[str, Any]:
-    return {name: random.choice(_LEAVES) for name in ("caption", "width") if random.random() < 0.7}
+    made: dict[str, Any] = {name: random.choice(_LEAVES) for name in ("caption", "width") if random.random() < 0.7}
+    if random.random() < 0.3:
+        made |= {"lat": random.choice((*_DEGREES, "0.5", None, True)), "lng": random.choice(_DEGREES)}
+    if random.random() < 0.4:
+        made["rooms"] = random.choice((_array(random, _room), _room(random), None, []))
+    return made
+
+
+def _room(random: Random) -> dict[str, Any]:
+    return {name: random.choice(_LEAVES) for name in ("caption", "size", "width") if random.random() < 0.6}
+
+
+def _array(random: Random, element: Callable[[Random], Any]) -> list[Any]:
+    """Of objects, with now and then something else between them."""
+    found = [element(random) for _ in range(random.randrange(4))]
+    return [[one] if random.random() < 0.1 else random.choice((one, one, one, random.choice(_LEAVES))) for one in found]
 
 
 def _document(random: Random) -> Any:
     if random.random() < 0.2:
         return random.choice(_LEAVES)
-    photos = (random.choice(_LEAVES), _photo(random), [_photo(random) for _ in range(random.randrange(4))])
+    if random.random() < 0.15:
+        return _array(random, _photo)
+    photos = (random.choice(_LEAVES), _photo(random), _array(random, _photo), _array(random, _photo))
     members = {
         "name": random.choice(_LEAVES),
         "open": random.choice(_LEAVES),
         "a b": random.choice(_LEAVES),
         "photos": random.choice(photos),
-        "deep": {"er": [{"x=y": "sea"}, {"x=y": 7}]},
+        "deep": {"er": [{"x=y": "sea"}, {"x=y": 7}, {"x=y": [{"caption": "sea"}, {}], "width": 800}]},
     }
     return {name: value for name, value in members.items() if random.random() < 0.6}
 
@@ -164,8 +186,15 @@ SPECIAL_ROWS = (
     b'{"id":1,"tags":["Sea View","garden"],"title":"sea","city":"view"}',
     b'{"id":2,"doc":{"photos":[{"caption":"sea"},{"caption":"view garden"}]},"lat":0.5,"lon":null}',
     b'{"id":3,"tags":[["sea"],["view garden"]],"scores":[[1,2],[3,null]]}',
+    b'{"id":4,"doc":{"photos":[{"caption":"sea view","width":5},{"caption":"garden","width":800}]}}',
+    b'{"id":5,"doc":[{"caption":"sea","rooms":[{"caption":"garden","size":5},{"size":800}]},{"rooms":[{}]}]}',
+    b'{"id":6,"doc":{"photos":[]}}',
+    b'{"id":7,"doc":{"photos":[null,5,"sea",[],{}]}}',
+    b'{"id":8,"doc":{"photos":[{"caption":null,"lat":48.85,"lng":2.35}]}}',
+    b'{"id":9,"doc":{"photos":{"caption":"sea","width":5}}}',
+    b'{"id":10,"doc":[{"":[{"caption":"sea"}],"lat":1e400,"lon":2}]}',
 )
-"""What a draw rarely meets: phrases from one value into the next, arrays in arrays."""
+"""What a draw rarely meets: phrases from one value into the next, arrays in arrays, arrays of this and that."""
 
 POOLS: dict[str, list[Any]] = {
     "flag": [True, False],
@@ -201,8 +230,8 @@ worded = st.sampled_from(_WORDED)
 
 
 @st.composite
-def equalities(draw: st.DrawFn) -> Query:
-    field = draw(st.one_of(fields, paths))
+def equalities(draw: st.DrawFn, asked: st.SearchStrategy[str]) -> Query:
+    field = draw(asked)
     values = VALUES.get(field, st.one_of(json_numbers, json_texts, st.booleans()))
     if draw(st.booleans()):
         return Equals(field, draw(values))
@@ -210,8 +239,8 @@ def equalities(draw: st.DrawFn) -> Query:
 
 
 @st.composite
-def ranges(draw: st.DrawFn) -> Query:
-    field = draw(st.one_of(ordered, paths))
+def ranges(draw: st.DrawFn, asked: st.SearchStrategy[str]) -> Query:
+    field = draw(asked)
     values = VALUES[field] if field in VALUES else draw(st.sampled_from([json_numbers, json_texts]))
     low, high = draw(st.one_of(st.tuples(values, values), st.tuples(st.none(), values), st.tuples(values, st.none())))
     opened = st.booleans()
@@ -219,9 +248,9 @@ def ranges(draw: st.DrawFn) -> Query:
 
 
 @st.composite
-def worded_queries(draw: st.DrawFn) -> Query:
+def worded_queries(draw: st.DrawFn, where: st.SearchStrategy[str | None]) -> Query:
     asked = st.lists(st.sampled_from((*WORDS, "gard", "hap", "s", "pari", "a" * 100)), min_size=1, max_size=3)
-    field = draw(st.one_of(st.none(), worded, paths))
+    field = draw(where)
     return Text(draw(st.sampled_from([" ", "-", ", "])).join(draw(asked)), draw(st.sampled_from(Mode)), field)
 
 
@@ -243,7 +272,6 @@ def places(draw: st.DrawFn) -> Query:
 
 
 existing = st.one_of(st.sampled_from([field.name for field in FIELDS if field.name != "blob"]), paths).map(Exists)
-clauses = st.one_of(st.just(MatchAll()), equalities(), ranges(), worded_queries(), places(), existing)
 
 
 def _grown(inside: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
@@ -251,6 +279,25 @@ def _grown(inside: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
     return st.one_of(several.map(And), several.map(Or), inside.map(Not))
 
 
+def _of_elements(*more: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
+    """What is asked of one element."""
+    inner = st.sampled_from(_ELEMENT_PATHS)
+    everything = st.just(MatchAll())
+    asked = (everything, equalities(inner), ranges(inner), worded_queries(inner), places(), inner.map(Exists), *more)
+    return st.recursive(st.one_of(*asked), _grown, max_leaves=3)
+
+
+in_elements = st.builds(Element, st.sampled_from(_INNER_ARRAYS), _of_elements())
+elements = st.builds(Element, st.sampled_from(_ARRAYS), _of_elements(in_elements))
+clauses = st.one_of(
+    st.just(MatchAll()),
+    equalities(st.one_of(fields, paths)),
+    ranges(st.one_of(ordered, paths)),
+    worded_queries(st.one_of(st.none(), worded, paths)),
+    places(),
+    existing,
+    elements,
+)
 queries: st.SearchStrategy[Query] = st.recursive(clauses, _grown, max_leaves=5)
 
 
@@ -273,7 +320,28 @@ def every_clause() -> Iterator[Query]:
     asked = (*WORDS, "gard", "happi", "s", "pari", "sea view", "view garden", "garden gardens", "sea gard", "a" * 100)
     for field_ in (None, *_WORDED, *paths):
         yield from (Text(text, mode, field_) for text in asked for mode in Mode)
+    yield from _every_element()
     degrees = [d for d in _DEGREES if abs(d) <= 90]
     yield from (Near(d, e, r) for d in degrees for e in (2.35, 0.5, 180.0) for r in (0.5, 55_555.5, 5_437_000.0, 1.9e7))
     yield from (Box(48.85, west, south, east) for west in degrees for east in degrees for south in (-10.5, 0.5))
     yield Polygon((Point(-0.3, -0.3), Point(1.2, 0.4), Point(0.4, 0.6), Point(0.7, 2.7)))
+
+
+def _every_element() -> Iterator[Query]:
+    """Each kind of clause in an element: alone, negated on either side, with another one, and in an inner element."""
+    pool = (5, 800, Decimal("1.5"), "sea", "Sea view", True)
+    plain = [MatchAll(), *map(Exists, _ELEMENT_PATHS)]
+    plain += [Equals(path, value) for path in _ELEMENT_PATHS for value in pool]
+    plain += [Range(path, low, high) for path in _ELEMENT_PATHS for low, high in ((0, None), (None, 5), ("a", "q"))]
+    plain += [
+        Text(text, mode, path) for path in _ELEMENT_PATHS for text in ("sea", "sea view", "gard") for mode in Mode
+    ]
+    plain += [Near(48.85, 2.35, 1e6), Near(0.5, 1.0, 1e6), Box(49.0, -20.0, 0.2, 180.0), Box(90.0, 179.0, -90.0, 2.0)]
+    plain += [Polygon((Point(-1.3, -1.3), Point(60.2, 0.4), Point(50.4, 9.6), Point(0.7, 2.7)))]
+    wide = Range("width", 5, None)
+    for field in _ARRAYS[:4]:
+        for clause in plain:
+            yield from (Element(field, clause), Not(Element(field, clause)), Element(field, Not(clause)))
+            yield from (Element(field, And((clause, wide))), Element(field, Or((Not(clause), Not(wide)))))
+            yield from (Element(field, Element(inner, clause)) for inner in ("rooms", ""))
+        yield Element(field, And((wide, Not(Element("rooms", Range("size", 5, None))))))

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from search import compile as compiler
 from search import evaluate
 from search.documents import DocumentBuilder
+from search.elements import place_of
 from search.geo import Point, distance_m, edges
-from search.index import decode_row
+from search.index import Row, decode_row
+from search.json_paths import elements as json_elements
 from search.query import Near, Polygon, Query, resolve, walk
 from search.query_check import check
 from tests.search import market
@@ -52,6 +54,12 @@ def _is_on_border(query: Query, place: Point | None) -> bool:
     return False
 
 
+def _points(row: Row) -> list[Point | None]:
+    """Of the row, and of the elements in its document."""
+    geo = market.DEFINITION.geo
+    return [geo.point(row) if geo else None, *(place_of(element) for _, element in json_elements(row.get("doc")))]
+
+
 def _off(place: Point, one: Point, other: Point) -> float:
     lat, lon = other.lat - one.lat, other.lon - one.lon
     along = ((place.lat - one.lat) * lat + (place.lon - one.lon) * lon) / (lat**2 + lon**2)
@@ -83,7 +91,7 @@ def _agree(client: Elasticsearch, index: str, rows: list[bytes], asked: Sequence
     """How many matches both of them found."""
     example = uuid.uuid4().hex
     decoded = {f"{example}-{n}": decode_row(market.DEFINITION, row) for n, row in enumerate(rows)}
-    points = [market.DEFINITION.geo.point(row) for row in decoded.values()] if market.DEFINITION.geo else []
+    points = [point for row in decoded.values() for point in _points(row)]
     queries = [resolve(check(query, market.DEFINITION), NOW) for query in asked]
     queries = [q for q in queries if not any(_is_on_border(clause, p) for clause in walk(q) for p in points)]
     _write(client, index, rows, example)

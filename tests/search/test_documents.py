@@ -44,6 +44,9 @@ def fast(definition: IndexDefinition, row: bytes) -> dict[str, Any]:
     made: dict[str, Any] = msgspec.json.decode(DocumentBuilder(definition).encoded(row))
     made["v"] = {name: value for name, value in made["v"].items() if value is not None}
     made["w"] = {name: set(found.split()) for name, found in made["w"].items() if found}
+    for element in (each for found in made.get("e", {}).values() for each in found):
+        for each in (element, *element.get("e", ())):
+            each["w"] = set(each["w"].split())
     return made
 
 
@@ -104,6 +107,16 @@ def test_odd_names_and_a_column_for_the_map_alone(row: bytes) -> None:
 def test_rows_that_do_not_fit(row: bytes) -> None:
     with pytest.raises(REFUSED):
         DocumentBuilder(market.DEFINITION).encoded(row)
+
+
+@pytest.mark.parametrize(("inner", "most"), [(b"{}", 10_000), (b'{"x":[{}]}', 3_333)])
+def test_too_many_elements_are_refused(inner: bytes, most: int) -> None:
+    """An element in another one counts twice, so one with one in it three times."""
+    builder = DocumentBuilder(market.DEFINITION)
+    found = builder.document(b'{"doc":[%b]}' % b",".join([inner] * most))["e"]["doc"]
+    assert len([each for each in found if each["path"] == ""]) == most
+    with pytest.raises(ValueError, match="more than 10000 objects"):
+        builder.document(b'{"doc":[%b]}' % b",".join([inner] * (most + 1)))
 
 
 @given(st.decimals(-(10**12), 10**12, places=3), st.sampled_from([0, 1, 2, 3, 5]))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from elasticsearch import Elasticsearch
 
-from cdc.errors import SinkUnavailable
+from cdc.errors import SinkError, SinkUnavailable
 from search.address import ElasticsearchAddress
 from search.answers import Bucket, Facet, Sort
 from search.engine import SearchEngine
@@ -26,9 +26,11 @@ pytestmark = pytest.mark.stack
 
 ROWS: list[dict[str, Any]] = [
     {"id": 1, "title": "Sunny garden flat", "city": "Paris", "price": 300.5, "kind": "flat", "flag": True,
-     "tags": ["garden", "sea view"], "doc": {"rooms": 2, "agent": "Paul"}, "lat": 48.85, "lon": 2.35},
+     "tags": ["garden", "sea view"], "lat": 48.85, "lon": 2.35,
+     "doc": {"rooms": 2, "agent": "Paul", "photos": [{"kind": "plan", "width": 300}, {"kind": "view", "width": 800}]}},
     {"id": 2, "title": "Gardens with a house in them", "city": "Lyon", "price": 500, "kind": "house", "flag": False,
-     "tags": ["garden"], "doc": {"rooms": 5, "agent": "Anna"}, "lat": 45.76, "lon": 4.84, "ratio": 0.1},
+     "tags": ["garden"], "lat": 45.76, "lon": 4.84, "ratio": 0.1,
+     "doc": {"rooms": 5, "agent": "Anna", "photos": [{"kind": "plan", "width": 800}]}},
     {"id": 3, "title": "Studio near the river", "city": "Paris", "price": 100, "kind": "studio", "ratio": "NaN",
      "seen": "2026-05-30T10:00:00+00:00", "day": "2026-05-30"},
     {"id": 4, "title": "A happy family house", "city": None, "price": None, "kind": "house", "tags": []},
@@ -84,6 +86,10 @@ def test_everything_in_the_order_of_the_key(engine: SearchEngine) -> None:
         ("-has:city", {4}),
         ("has:tags", {1, 2}),
         ("doc.rooms:3..", {2}),
+        ("doc.photos.kind:plan doc.photos.width:800", {1, 2}),
+        ("doc.photos:(kind:plan width:800)", {2}),
+        ("doc.photos:(-kind:plan)", {1}),
+        ("-doc.photos:(width:300)", {2, 3, 4, 5}),
         ("near:48.85,2.35,5km", {1}),
         ("seen:now-7d..", {3}),
         ("paris", set()),
@@ -170,6 +176,8 @@ def test_facets(engine: SearchEngine) -> None:
     assert [str(bucket.value) for bucket in found["day"]] == ["2026-05-30"]
     assert found["doc.rooms"] == (Bucket(Decimal(2), 1), Bucket(Decimal(5), 1))
     assert found["doc.agent"] == (Bucket("Anna", 1), Bucket("Paul", 1))
+    [kinds] = engine.search("doc.photos:(width:800)", facets=[Facet("doc.photos.kind")]).facets.values()
+    assert kinds == (Bucket("plan", 2), Bucket("view", 1))
 
 
 def test_facets_by_range_count_what_the_query_finds(engine: SearchEngine) -> None:
@@ -197,6 +205,9 @@ def test_did_you_mean(engine: SearchEngine) -> None:
     assert engine.did_you_mean("xyzxyzxyz") is None
     assert engine.did_you_mean("kind:house") is None
     assert engine.did_you_mean("familly").text == "family"  # type: ignore[union-attr]
+    mended = engine.did_you_mean("familly doc.photos:(title:familly)")
+    assert mended is not None
+    assert mended.text == "family doc.photos:(title:familly)"
 
 
 def test_similar(engine: SearchEngine) -> None:
@@ -215,6 +226,22 @@ def test_why(engine: SearchEngine) -> None:
         ("near:48.85,2.35,5km", True),
     ]
     assert "300.5" in "\n".join(explanation.lines())
+
+
+def test_an_index_from_before_elements_says_so(address: ElasticsearchAddress, client: Elasticsearch) -> None:
+    shape = market.shape(source=f"o{uuid.uuid4().hex[:8]}")
+    definition = market.define(shape)
+    mapping = definition.mapping()
+    del mapping["properties"]["e"]
+    index = f"{shape.source}-listing-g1"
+    client.indices.create(index=index, mappings=mapping, aliases={f"{shape.source}-listing": {}})
+    engine = SearchEngine(client, definition)
+    for ask in (engine.search, engine.count):
+        assert not engine.count("doc.photos.kind:plan")
+        with pytest.raises(SinkError, match="before elements could be asked") as caught:
+            ask("doc.photos:(kind:plan)")  # type: ignore[operator]
+        assert caught.value.hint == "headwater apply --rebuild listing"
+    client.indices.delete(index=index)
 
 
 def test_limits_and_refusals(engine: SearchEngine, client: Elasticsearch) -> None:

@@ -19,6 +19,7 @@ from search.query import (
     And,
     AnyOf,
     Box,
+    Element,
     Equals,
     Exists,
     MatchAll,
@@ -83,6 +84,24 @@ FORMS: list[tuple[str, Query]] = [
     ("doc.width:800", Equals("doc.width", 800)),
     ('doc.width="800"', Equals("doc.width", "800")),
     ("doc.width:800..", Range("doc.width", 800)),
+    (
+        "doc.photos:(kind:plan caption:garden)",
+        Element("doc.photos", And((Text("plan", field="kind"), Text("garden", field="caption")))),
+    ),
+    ("doc:(width:800..)", Element("doc", Range("width", 800))),
+    ("doc.photos:(*)", Element("doc.photos", MatchAll())),
+    ("doc.photos:( -* )", Element("doc.photos", Not(MatchAll()))),
+    ("doc.photos:(-kind=plan)", Element("doc.photos", Not(Equals("kind", "plan")))),
+    ("-doc.photos:(kind=plan)", Not(Element("doc.photos", Equals("kind", "plan")))),
+    (
+        'doc.photos:("odd name":(a,b))',
+        Element("doc.photos", Or((Text("a", field="odd name"), Text("b", field="odd name")))),
+    ),
+    ("doc.photos:(near:48.85,2.35,5km)", Element("doc.photos", Near(48.85, 2.35, 5000.0))),
+    ("doc.a:(has:b OR c:(has:d))", Element("doc.a", Or((Exists("b"), Element("c", Exists("d")))))),
+    ("doc.name:(paul,anna)", Or((Text("paul", field="doc.name"), Text("anna", field="doc.name")))),
+    ("doc.name:(paul)", Text("paul", field="doc.name")),
+    ('doc.name:("a:b")', Text("a:b", Mode.PHRASE, "doc.name")),
     ("near:48.85,2.35,5km", Near(48.85, 2.35, 5000.0)),
     ("box:49,2,48,3", Box(49.0, 2.0, 48.0, 3.0)),
     ("polygon:48,2,49,2,49,3", Polygon((Point(48, 2), Point(49, 2), Point(49, 3)))),
@@ -127,6 +146,10 @@ REFUSALS = [
     ("ref:7", 1, "is not", "write a uuid"),
     ("kind:(flat house)", 12, "goes on with a comma", "kind:(one,another)"),
     ("doc.x:1..b", 1, "from number to number", ""),
+    ("doc.photos:(kind:plan garden)", 23, "has no text to search", "name a field"),
+    ("doc.photos:(kind:plan", 12, "a bracket is not closed", "(a OR b)"),
+    ("doc.photos:()", 13, "a clause is missing", "field:value"),
+    ("doc.a:(b:(c:(d:1)))", 11, "at most 2 deep", "rooms.windows:(kind:bay)"),
 ]
 
 
@@ -144,6 +167,8 @@ def test_limits() -> None:
     for text, what in (
         ("(" * 11 + "a" + ")" * 11, "more than 10 levels"),
         ("-" * 11 + "a", "more than 10 levels"),
+        ("doc:(" + "(" * 10 + "a:1" + ")" * 11, "more than 10 levels"),
+        ("doc:(" + "kind:a " * 200 + ")", "more than 200 clauses"),
         ("kind:a " * 201, "more than 200 clauses"),
         ("a " * 51, "more than 50 words"),
         ("number=(" + ",".join(map(str, range(1001))) + ")", "more than 1000 values"),
@@ -166,6 +191,10 @@ def test_limits() -> None:
         ({"text": {"text": "sea", "mode": "fuzzy"}}, 'no mode "fuzzy"'),
         ({"near": {"lat": "1", "lon": 2, "radius_m": 3}}, "not a number"),
         ({"polygon": {"corners": [1, 2, 3]}}, "corner is not"),
+        ({"element": {"field": "doc.photos"}}, "has no query"),
+        ({"element": {"field": "tags", "query": {"match_all": {}}}}, "tags has no elements"),
+        ({"element": {"field": "doc", "query": {"text": {"text": "sea"}}}}, "no text to search"),
+        ({"element": {"field": "doc", "query": {"exists": {"field": "x"}}, "path": "y"}}, "a member too many: path"),
         ({"equals": {"field": "number", "value": True}}, "is not"),
     ],
 )

@@ -123,6 +123,22 @@ def test_what_the_mapping_does_not_take_is_refused_and_the_rest_is_written(sink:
     assert sink.mark() == MARK
 
 
+def test_a_row_of_too_many_elements_is_refused_and_the_rest_is_written(
+    sink: ElasticsearchSink, client: Elasticsearch
+) -> None:
+    def elements(number: int) -> str:
+        return f"[{','.join(['{}'] * number)}]"
+
+    many, more = change(1, 5, doc=elements(10_000)), change(2, 6, doc=elements(10_001))
+    [refused] = sink.apply([many, more, change(3, 7)], MARK)
+    assert (refused.change, "more than 10000 objects" in refused.error) == (more, True)
+    client.indices.put_settings(index=sink.index, settings={"index.mapping.nested_objects.limit": 5})
+    above, below = change(4, 8, doc=elements(6)), change(5, 9, doc=elements(5))
+    [refused] = sink.apply([above, below], MARK)
+    assert (refused.change, "allowed limit of [5]" in refused.error) == (above, True)
+    assert sorted(sink.rows()) == sorted(each.after for each in (many, change(3, 7), below) if each.after)
+
+
 def test_long_keys(sink: ElasticsearchSink) -> None:
     key = b'{"id":"%s"}' % (b"k" * 600)
     sink.apply([Change(key, row(1), 1), Change(key[:-3] + b'x"}', row(2), 2)], MARK)

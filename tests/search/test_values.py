@@ -185,6 +185,47 @@ def test_explanations_agree_with_the_evaluator(row: bytes, query: Query) -> None
         assert highlight.spans
 
 
+ROOMS = decode_row(
+    market.DEFINITION,
+    b'{"id":1,"doc":{"photos":[{"kind":"plan","caption":"the sea"},{"kind":"view","caption":"Sea and garden"}]}}',
+)
+
+
+def test_an_explanation_shows_the_nearest_element() -> None:
+    def why(text: str) -> list[str]:
+        return list(explain(parse(text, market.DEFINITION), ROOMS, market.DEFINITION).lines())
+
+    assert why("doc.photos:(kind:view caption:garden)") == [
+        "yes doc.photos:(kind:view caption:garden)   (element 2 of 2)",
+        "  yes kind:view caption:garden",
+        "    yes kind:view   (view)",
+        "    yes caption:garden   (Sea and garden)",
+    ]
+    assert why("doc.photos:(kind:plan caption:garden)")[:2] == [
+        "no  doc.photos:(kind:plan caption:garden)   (element 1 of 2)",
+        "  no  kind:plan caption:garden",
+    ]
+    assert why("doc.rooms:(kind:plan)") == ["no  doc.rooms:(kind:plan)   (nothing)"]
+
+
+def test_only_elements_that_match_are_highlighted() -> None:
+    query = parse("doc.photos:(kind:view caption:sea)", market.DEFINITION)
+    assert [(each.field, each.marked()) for each in highlights(query, ROOMS, market.DEFINITION)] == [
+        ("doc.photos.kind", "<em>view</em>"),
+        ("doc.photos.caption", "<em>Sea</em> and garden"),
+    ]
+
+
+def test_a_json_column_has_another_layout_and_the_others_keep_theirs() -> None:
+    without = define(ViewShape("s", "v", (Field("id", sqltypes.BIGINT),), ("id",)))
+    assert without.meta()["headwater"]["layout"] == 1
+    assert "e" not in without.mapping()["properties"]
+    assert market.DEFINITION.meta()["headwater"]["layout"] == 2
+    elements = market.DEFINITION.mapping()["properties"]["e"]["properties"]["doc"]
+    assert elements["type"] == elements["properties"]["e"]["type"] == "nested"
+    assert "e" not in elements["properties"]["e"]["properties"]
+
+
 def test_a_highlight_of_a_long_text_is_around_what_was_found() -> None:
     text = "word " * 200 + "Gärten am Meer" + " word" * 200
     row = {"title": text}
