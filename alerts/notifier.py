@@ -1,0 +1,177 @@
+"""Outbox ▶ notifications and pending deliveries: each row once, whoever does it and however often it is cut off.
+
+    due rows ─▶ their owners, locked, those of others skipped ─▶ decide (grouping.py) ─▶ written, in one transaction
+
+The lock is the owner's row: two processes never look at one owner at once, so what belongs in one message cannot become
+two, and `record` gives an owner's next number before or after, never in between. A round that is cut off leaves
+nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from psycopg.rows import class_row
+
+from alerts.clock import Clock, system_clock
+from alerts.grouping import Decision, Draft, Knowledge, Pending, Target, decide
+from alerts.messages import body
+from alerts.store import by_ids
+
+LONGEST_DAY: Final = timedelta(hours=49)
+"""A local day, where one was ever repeated."""
+
+_DUE_OWNERS: Final = """
+    select o.owner from headwater.owners o
+    where o.owner in (
+        select d.owner from (
+            select owner, due_at from headwater.outbox
+            where told_at is null and dropped_reason is null and due_at <= %(now)s
+            order by due_at limit %(rows)s
+        ) d)
+    order by o.owner limit %(owners)s
+    for no key update skip locked
+"""
+# What is due, and what else is pending of the same changes: it is told with them.
+_ROWS: Final = """
+    with due as (
+        select view, key_hash, version from headwater.outbox
+        where owner = %(owner)s and told_at is null and dropped_reason is null and due_at <= %(now)s
+        order by sequence limit %(rows)s
+    )
+    select o.id, o.sequence, o.subscription_id, o.view, o.key, o.version, o.event, o.recorded_at, o.reason,
+        o.before::text as before, o.after::text as after
+    from headwater.outbox o
+    where o.owner = %(owner)s and o.told_at is null and o.dropped_reason is null
+        and (o.view, o.key_hash, o.version) in (select view, key_hash, version from due)
+    order by o.sequence
+"""
+_SUPPRESSED: Final = """
+    select x.channel, x.target from headwater.suppressions x
+    join unnest(%s::text[], %s::text[]) t (channel, target) using (channel, target)
+"""
+_TOLD: Final = """
+    select channel, target, subscription_ids, created_at from headwater.notifications
+    where owner = %s and created_at >= %s
+"""
+_NOTIFICATION: Final = """
+    insert into headwater.notifications (id, owner, channel, target, subscription_ids, first_sequence, last_sequence,
+        events, body, unsubscribe_token, created_at)
+    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_DELIVERY: Final = """
+    insert into headwater.deliveries (notification_id, channel, target, next_attempt_at, created_at)
+    values (%s, %s, %s, %s, %s)
+"""
+_TELL: Final = "update headwater.outbox set told_at = %s, notification_id = %s where id = any(%s)"
+_POSTPONE: Final = """
+    update headwater.outbox o set due_at = n.due_at
+    from unnest(%s::bigint[], %s::timestamptz[]) n (id, due_at) where o.id = n.id
+"""
+_DROP: Final = """
+    update headwater.outbox o set dropped_reason = n.reason
+    from unnest(%s::bigint[], %s::text[]) n (id, reason) where o.id = n.id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much at a time."""
+
+    burst_s: float = 60.0
+    """After a message, instant news for the same target is gathered for that long."""
+    owners_per_round_max: int = 100
+    rows_per_owner_max: int = 10_000
+    items_per_notification_max: int = 100
+    """The rest is counted: a clean-up of a million rows is one message."""
+    base_url: str = ""
+    """What links in messages begin with."""
+
+
+class Round(NamedTuple):
+    owners: int = 0
+    notifications: int = 0
+    told: int = 0
+    dropped: int = 0
+    postponed: int = 0
+
+
+DEFAULT_PACE: Final = Pace()
+
+
+def notify(conn: psycopg.Connection, pace: Pace = DEFAULT_PACE, clock: Clock = system_clock) -> Round:
+    """One round: what is due of some owners. Call it again at once while `owners` is not 0."""
+    now = clock()
+    limits = {"now": now, "rows": pace.rows_per_owner_max, "owners": pace.owners_per_round_max}
+    with conn.transaction():
+        owners = [owner for (owner,) in conn.execute(_DUE_OWNERS, limits)]
+        rounds = [_notify_owner(conn, owner, pace, now) for owner in owners]
+    return Round(len(owners), *(sum(column) for column in zip(*(each[1:] for each in rounds), strict=True)))
+
+
+def next_due_at(conn: psycopg.Connection) -> datetime | None:
+    """When there is something to do; None while nothing is pending."""
+    pending = "select min(due_at) from headwater.outbox where told_at is null and dropped_reason is null"
+    row = conn.execute(pending).fetchone()
+    at: datetime | None = row[0] if row else None
+    return at
+
+
+def _notify_owner(conn: psycopg.Connection, owner: str, pace: Pace, now: datetime) -> Round:
+    asked = {"owner": owner, "now": now, "rows": pace.rows_per_owner_max}
+    rows = conn.cursor(row_factory=class_row(Pending)).execute(_ROWS, asked).fetchall()
+    known = _knowledge(conn, owner, rows, pace, now)
+    decision = decide(rows, known, now)
+    for draft in decision.drafts:
+        _write(conn, owner, draft, known, pace, now)
+    _settle(conn, decision)
+    told = sum(len(draft.rows) for draft in decision.drafts)
+    return Round(1, len(decision.drafts), told, len(decision.dropped), len(decision.postponed))
+
+
+def _knowledge(conn: psycopg.Connection, owner: str, rows: list[Pending], pace: Pace, now: datetime) -> Knowledge:
+    searches = by_ids(conn, sorted({row.subscription_id for row in rows}))
+    targets = {(search.wish.channel, search.wish.target) for search in searches.values()}
+    asked = [[channel for channel, _ in targets], [target for _, target in targets]]
+    suppressed = frozenset(Target(*row) for row in conn.execute(_SUPPRESSED, asked))
+    told_at, told_times = _told(conn, owner, now - max(LONGEST_DAY, timedelta(seconds=pace.burst_s)))
+    return Knowledge(searches, suppressed, told_at, told_times, pace.burst_s)
+
+
+def _told(
+    conn: psycopg.Connection, owner: str, since: datetime
+) -> tuple[Mapping[Target, datetime], Mapping[int, tuple[datetime, ...]]]:
+    """When the owner's targets were last told anything, and each search when."""
+    told_at, told_times = dict[Target, datetime](), defaultdict[int, list[datetime]](list)
+    for channel, target, ids, at in conn.execute(_TOLD, [owner, since]):
+        place = Target(channel, target)
+        told_at[place] = max(at, told_at.get(place, at))
+        for id_ in ids:
+            told_times[id_].append(at)
+    return told_at, {id_: tuple(times) for id_, times in told_times.items()}
+
+
+def _write(conn: psycopg.Connection, owner: str, draft: Draft, known: Knowledge, pace: Pace, now: datetime) -> None:
+    id_, token = uuid.uuid4().hex, secrets.token_urlsafe(24)
+    url = f"{pace.base_url}/v1/alerts/unsubscribe/{token}"
+    made = body(id_, owner, draft, known.searches, now, url, pace.items_per_notification_max).decode()
+    where: list[Any] = [draft.target.channel, draft.target.target]
+    first, last = draft.rows[0].sequence, draft.rows[-1].sequence
+    ids = list(draft.subscription_ids)
+    conn.execute(_NOTIFICATION, [id_, owner, *where, ids, first, last, len(draft.rows), made, token, now])
+    conn.execute(_DELIVERY, [id_, *where, now, now])
+    conn.execute(_TELL, [now, id_, [row.id for row in draft.rows]])
+
+
+def _settle(conn: psycopg.Connection, decision: Decision) -> None:
+    if decision.postponed:
+        conn.execute(_POSTPONE, [list(decision.postponed), list(decision.postponed.values())])
+    if decision.dropped:
+        conn.execute(_DROP, [list(decision.dropped), list(decision.dropped.values())])

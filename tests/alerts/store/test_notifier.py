@@ -1,0 +1,257 @@
+"""Due rows become messages and deliveries once: two processes at once, cut off anywhere, unsubscribed in between."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+
+from alerts import notifier, store
+from alerts.notifier import Pace, Round, next_due_at, notify
+from alerts.outbox import record
+from alerts.refusals import NoSuchSearch
+from alerts.saved_search import SavedSearch
+from alerts.unsubscribing import lift, meant, suppress, unsubscribe
+from tests.alerts.store.conftest import Connect
+from tests.alerts.store.wishes import match, wish
+
+pytestmark = pytest.mark.stack
+
+NOW = datetime(2026, 6, 1, 12, 30, tzinfo=UTC)
+MAIL = {"channel": "email", "target": "ada@example.com"}
+PACE = Pace(burst_s=60, base_url="https://example.com")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+class Desk:
+    """Matches that come in, one version after the other."""
+
+    def __init__(self, conn: psycopg.Connection, clock: Clock) -> None:
+        self.conn, self.clock, self.version = conn, clock, 0
+
+    def save(self, owner: str = "ada", **given: Any) -> SavedSearch:
+        return store.create(self.conn, owner, wish(**{**MAIL, **given}))
+
+    def change(self, search: SavedSearch, **given: Any) -> None:
+        store.update(self.conn, search.owner, search.id, lambda old: msgspec.structs.replace(old.wish, **given))
+
+    def hit(self, *searches: SavedSearch, key: int = 1) -> None:
+        matches = [match(search.id, key, version=self.version) for search in searches]
+        self.version += 1
+        record(self.conn, "listing", self.version, matches, clock=self.clock)
+
+    def notify(self) -> Round:
+        return notify(self.conn, PACE, self.clock)
+
+    def all(self, columns: str, table: str) -> list[Any]:
+        return self.conn.execute(f"select {columns} from headwater.{table} order by created_at, id").fetchall()
+
+    def settled(self) -> list[str | None]:
+        rows = self.conn.execute(
+            "select case when told_at is not null then 'told' else dropped_reason end from headwater.outbox order by id"
+        )
+        return [what for (what,) in rows]
+
+
+@pytest.fixture
+def desk(conn: psycopg.Connection, clock: Clock) -> Desk:
+    return Desk(conn, clock)
+
+
+def test_news_becomes_a_message_with_a_delivery(desk: Desk) -> None:
+    one, two = desk.save(label="Paris"), desk.save(label="Flats")
+    desk.hit(one, two)
+    assert desk.notify() == Round(owners=1, notifications=1, told=2)
+    [(id_, owner, ids, first, last, body, token)] = desk.all(
+        "id, owner, subscription_ids, first_sequence, last_sequence, body::text, unsubscribe_token", "notifications"
+    )
+    assert (owner, ids, first, last) == ("ada", [one.id, two.id], 1, 2)
+    told = json.loads(body)
+    assert (told["id"], told["owner"], told["sequence"], len(told["items"])) == (id_, "ada", 2, 1)
+    assert [search["label"] for search in told["items"][0]["searches"]] == ["Paris", "Flats"]
+    assert told["unsubscribe_url"] == f"https://example.com/v1/alerts/unsubscribe/{token}"
+    assert desk.all("notification_id, channel, target, state, attempts, next_attempt_at", "deliveries") == [
+        (id_, "email", "ada@example.com", "pending", 0, NOW)
+    ]
+    assert desk.notify() == Round(), "once"
+
+
+def test_bursts_and_digests_come_when_they_are_due(desk: Desk, clock: Clock) -> None:
+    instant, daily = desk.save(), desk.save(frequency="daily", channel="feed", target="", digest_hour=18)
+    desk.hit(instant)
+    assert desk.notify().notifications == 1
+    clock.now += timedelta(seconds=1)
+    for key in (2, 3, 4):
+        desk.hit(instant, daily, key=key)
+    assert desk.notify() == Round(1, postponed=6), "the rows of the digest were looked at with them"
+    assert next_due_at(desk.conn) == NOW + timedelta(seconds=60)
+    clock.now = NOW + timedelta(seconds=60)
+    assert desk.notify() == Round(1, 1, 3)
+    assert next_due_at(desk.conn) == datetime(2026, 6, 1, 18, tzinfo=UTC)
+    clock.now = datetime(2026, 6, 1, 18, tzinfo=UTC)
+    assert desk.notify() == Round(1, 1, 3)
+    assert next_due_at(desk.conn) is None
+
+
+def test_a_cap_counts_messages_of_the_day(desk: Desk, clock: Clock) -> None:
+    capped = desk.save(cap_per_day=1)
+    for hours, expected in ((0, Round(1, 1, 1)), (1, Round(1, postponed=1)), (2, Round(1, postponed=1))):
+        clock.now = NOW + timedelta(hours=hours)
+        desk.hit(capped, key=hours)
+        assert desk.notify() == expected
+    clock.now = datetime(2026, 6, 2, tzinfo=UTC)
+    assert desk.notify() == Round(1, 1, 2)
+
+
+@pytest.mark.parametrize("silence", ["paused", "expired", "removed", "unsubscribed", "suppressed"])
+def test_nothing_is_told_to_those_who_want_nothing(desk: Desk, silence: str) -> None:
+    search = desk.save()
+    desk.hit(search)
+    if silence == "paused":
+        desk.change(search, paused=True)
+    if silence == "expired":
+        desk.change(search, expires_at=NOW)
+    if silence == "removed":
+        store.remove(desk.conn, "ada", search.id)
+    if silence == "unsubscribed":
+        unsubscribe(desk.conn, search.unsubscribe_token)
+    if silence == "suppressed":
+        suppress(desk.conn, "email", "ada@example.com", "bounced")
+    assert desk.notify() == Round(1, dropped=1)
+    assert desk.settled() == [silence]
+    assert desk.all("id", "notifications") == []
+
+
+def test_two_at_once_tell_each_row_once(connect: Connect, desk: Desk, clock: Clock) -> None:
+    searches = [desk.save(f"owner {n}") for n in range(20)]
+    stop, made = threading.Event(), list[Round]()
+
+    def keep_on() -> None:
+        mine = connect()
+        while not stop.is_set():
+            made.append(notify(mine, Pace(burst_s=0, owners_per_round_max=3), clock))
+
+    threads = [threading.Thread(target=keep_on) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for key in range(5):
+        desk.hit(*searches, key=key)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    while (last := notify(desk.conn, Pace(burst_s=0), clock)).owners:
+        made.append(last)
+    assert sum(each.told for each in made) == 100
+    assert desk.settled() == ["told"] * 100
+    [(rows, distinct)] = desk.conn.execute(
+        "select sum(events), count(distinct n.id) from headwater.notifications n join headwater.deliveries d"
+        " on d.notification_id = n.id"
+    ).fetchall()
+    assert rows == 100
+    assert distinct == sum(each.notifications for each in made)
+
+
+def test_an_owner_whom_another_looks_at_is_left_to_them(connect: Connect, desk: Desk, clock: Clock) -> None:
+    ada, bob = desk.save("ada"), desk.save("bob")
+    desk.hit(ada, bob)
+    other = connect()
+    with other.transaction():
+        other.execute("select from headwater.owners where owner = 'ada' for update")
+        assert desk.notify() == Round(1, 1, 1)
+        assert desk.all("owner", "notifications") == [("bob",)]
+    assert desk.notify() == Round(1, 1, 1)
+
+
+@pytest.mark.parametrize("step", ["_NOTIFICATION", "_DELIVERY", "_TELL"])
+def test_what_is_cut_off_leaves_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    desk.hit(desk.save(), desk.save("bob"))
+    asked = getattr(notifier, step)
+    monkeypatch.setattr(
+        notifier, step, f"{asked} and 1 / 0" if "where" in asked else asked.replace("(%s", "(1 / 0, %s")
+    )
+    with pytest.raises(psycopg.Error):
+        desk.notify()
+    monkeypatch.undo()
+    assert desk.all("id", "notifications") == desk.all("id", "deliveries") == []
+    assert desk.settled() == [None, None]
+    assert desk.notify() == Round(2, 2, 2)
+
+
+# Unsubscribing
+
+
+def test_the_token_of_a_message_ends_what_it_named_and_nothing_else(desk: Desk) -> None:
+    one, two, other = desk.save(label="Paris"), desk.save(), desk.save()
+    desk.hit(one, two)
+    desk.notify()
+    [[token]] = desk.all("unsubscribe_token", "notifications")
+    assert [each.name for each in meant(desk.conn, token)] == ["Paris", f"listing ({two.id})"]
+    assert [store.read(desk.conn, "ada", each.id) for each in (one, two)] == [one, two], "looking ends nothing"
+    unsubscribe(desk.conn, token)
+    unsubscribe(desk.conn, token)
+    states = [store.read(desk.conn, "ada", each.id).silence(NOW) for each in (one, two, other)]
+    assert states == ["unsubscribed", "unsubscribed", None]
+    desk.hit(one, two, key=2)
+    assert desk.settled() == ["told", "told"]
+    desk.change(one, paused=False)
+    assert store.read(desk.conn, "ada", one.id).silence(NOW) is None, "their owner may go on"
+
+
+def test_a_token_that_is_none(desk: Desk) -> None:
+    desk.save()
+    for token in ("", "nonsense"):
+        with pytest.raises(NoSuchSearch, match="not one of ours"):
+            unsubscribe(desk.conn, token)
+
+
+def test_a_message_of_searches_that_were_all_removed_is_still_ours(desk: Desk) -> None:
+    search = desk.save()
+    desk.hit(search)
+    desk.notify()
+    [[token]] = desk.all("unsubscribe_token", "notifications")
+    store.remove(desk.conn, "ada", search.id)
+    assert unsubscribe(desk.conn, token) == []
+
+
+@pytest.mark.parametrize("how", ["unsubscribed", "paused", "removed"])
+def test_what_was_not_sent_yet_is_withdrawn(desk: Desk, how: str) -> None:
+    search, other = desk.save(), desk.save(target="bob@example.com")
+    desk.hit(search)
+    desk.hit(other, key=2)
+    desk.notify()
+    if how == "unsubscribed":
+        unsubscribe(desk.conn, search.unsubscribe_token)
+    elif how == "paused":
+        desk.change(search, paused=True)
+    else:
+        store.remove(desk.conn, "ada", search.id)
+    found = sorted(desk.all("target, state", "deliveries"))
+    assert found == [("ada@example.com", "suppressed"), ("bob@example.com", "pending")]
+
+
+def test_a_target_can_be_closed_for_all_and_opened_again(desk: Desk) -> None:
+    mine, theirs = desk.save(), desk.save("bob")
+    unsubscribe(desk.conn, mine.unsubscribe_token, everything=True)
+    desk.hit(theirs)
+    assert desk.notify().dropped == 1
+    assert lift(desk.conn, "email", "ada@example.com")
+    assert not lift(desk.conn, "email", "ada@example.com")
+    desk.hit(theirs, key=2)
+    assert desk.notify().notifications == 1
