@@ -12,6 +12,9 @@ from typing import Final
 import psycopg
 from psycopg.rows import class_row
 
+from alerts.notification import Notification
+from alerts.notification_json import restored
+
 ROWS_MAX: Final = 1_000
 
 _AFTER: Final = """
@@ -21,6 +24,10 @@ _AFTER: Final = """
     from headwater.outbox o left join headwater.subscriptions s on s.id = o.subscription_id
     where o.owner = %s and o.sequence > %s
     order by o.sequence limit %s
+"""
+_SAID: Final = """
+    select body::text from headwater.notifications
+    where owner = %s and channel = 'feed' and sequence > %s order by sequence limit %s
 """
 
 
@@ -45,6 +52,12 @@ class News:
 def after(conn: psycopg.Connection, owner: str, sequence: int = 0, most: int = ROWS_MAX) -> list[News]:
     """The owner's news with greater numbers, oldest first."""
     return conn.cursor(row_factory=class_row(News)).execute(_AFTER, [owner, sequence, min(most, ROWS_MAX)]).fetchall()
+
+
+def notifications(conn: psycopg.Connection, owner: str, sequence: int = 0, most: int = ROWS_MAX) -> list[Notification]:
+    """What was said in the owner's feed, by the numbers of the messages: a digest may tell of older news."""
+    rows = conn.execute(_SAID, [owner, sequence, min(most, ROWS_MAX)])
+    return [restored(text.encode()) for (text,) in rows]
 
 
 def last_sequence(conn: psycopg.Connection, owner: str) -> int:

@@ -23,6 +23,7 @@ _TELLING: Final = ("entered", "dropped", "rose", "changed", "left")
 def body(
     id_: str,
     owner: str,
+    sequence: int,
     draft: Draft,
     searches: Mapping[int, SavedSearch],
     created_at: datetime,
@@ -33,7 +34,7 @@ def body(
     told = {
         "id": id_,
         "owner": owner,
-        "sequence": draft.rows[-1].sequence,
+        "sequence": sequence,
         "created_at": created_at,
         "items": [_item(rows, searches) for rows in items[:items_max]],
         "items_left_out": max(0, len(items) - items_max),

@@ -62,13 +62,16 @@ _TOLD: Final = """
     where owner = %s and created_at >= %s
 """
 _NOTIFICATION: Final = """
-    insert into headwater.notifications (id, owner, channel, target, subscription_ids, first_sequence, last_sequence,
-        events, body, unsubscribe_token, created_at)
-    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    insert into headwater.notifications (id, owner, sequence, channel, target, subscription_ids, first_sequence,
+        last_sequence, events, body, unsubscribe_token, created_at)
+    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _DELIVERY: Final = """
     insert into headwater.deliveries (notification_id, channel, target, next_attempt_at, created_at)
     values (%s, %s, %s, %s, %s)
+"""
+_NEXT: Final = """
+    update headwater.owners set last_notification = last_notification + 1 where owner = %s returning last_notification
 """
 _TELL: Final = "update headwater.outbox set told_at = %s, notification_id = %s where id = any(%s)"
 _POSTPONE: Final = """
@@ -161,11 +164,12 @@ def _told(
 def _write(conn: psycopg.Connection, owner: str, draft: Draft, known: Knowledge, pace: Pace, now: datetime) -> None:
     id_, token = uuid.uuid4().hex, secrets.token_urlsafe(24)
     url = f"{pace.base_url}/v1/alerts/unsubscribe/{token}"
-    made = body(id_, owner, draft, known.searches, now, url, pace.items_per_notification_max).decode()
+    [[number]] = conn.execute(_NEXT, [owner]).fetchall()
+    made = body(id_, owner, number, draft, known.searches, now, url, pace.items_per_notification_max).decode()
     where: list[Any] = [draft.target.channel, draft.target.target]
     first, last = draft.rows[0].sequence, draft.rows[-1].sequence
     ids = list(draft.subscription_ids)
-    conn.execute(_NOTIFICATION, [id_, owner, *where, ids, first, last, len(draft.rows), made, token, now])
+    conn.execute(_NOTIFICATION, [id_, owner, number, *where, ids, first, last, len(draft.rows), made, token, now])
     conn.execute(_DELIVERY, [id_, *where, now, now])
     conn.execute(_TELL, [now, id_, [row.id for row in draft.rows]])
 

@@ -27,7 +27,6 @@ _NUMBERS: Final = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
 _TARGETS: Final = {
     "webhook": ("https://", "a URL, such as https://example.com/hook"),
     "email": ("@", "an address, such as ada@example.com"),
-    "kafka": ("", "a topic"),
 }
 
 
@@ -108,9 +107,9 @@ def _check_times(wish: Wish, _definition: IndexDefinition) -> None:
 
 
 def _check_target(wish: Wish, _definition: IndexDefinition) -> None:
-    if wish.channel == "feed":
+    if wish.channel not in _TARGETS:
         if wish.target:
-            raise ConfigurationError("a feed has no target", hint="leave it out: it is read at /v1/alerts/inbox")
+            raise ConfigurationError(f"a {wish.channel} has no target", hint="leave it out: there is one")
         return
     part, what = _TARGETS[wish.channel]
     if not wish.target.isprintable() or not wish.target.strip() or part not in wish.target:

@@ -11,7 +11,7 @@ import msgspec
 import psycopg
 import pytest
 
-from alerts import notifier, store
+from alerts import inbox, notifier, store
 from alerts.notifier import Pace, Round, next_due_at, notify
 from alerts.outbox import record
 from alerts.refusals import NoSuchSearch
@@ -84,7 +84,7 @@ def test_news_becomes_a_message_with_a_delivery(desk: Desk) -> None:
     )
     assert (owner, ids, first, last) == ("ada", [one.id, two.id], 1, 2)
     told = json.loads(body)
-    assert (told["id"], told["owner"], told["sequence"], len(told["items"])) == (id_, "ada", 2, 1)
+    assert (told["id"], told["owner"], told["sequence"], len(told["items"])) == (id_, "ada", 1, 1)
     assert [search["label"] for search in told["items"][0]["searches"]] == ["Paris", "Flats"]
     assert told["unsubscribe_url"] == f"https://example.com/v1/alerts/unsubscribe/{token}"
     assert desk.all("notification_id, channel, target, state, attempts, next_attempt_at", "deliveries") == [
@@ -255,3 +255,19 @@ def test_a_target_can_be_closed_for_all_and_opened_again(desk: Desk) -> None:
     assert not lift(desk.conn, "email", "ada@example.com")
     desk.hit(theirs, key=2)
     assert desk.notify().notifications == 1
+
+
+def test_a_feed_is_read_by_the_numbers_of_its_messages(desk: Desk, clock: Clock) -> None:
+    """The digest tells of news that are older than what was told at once, and is not missed."""
+    feed = {"channel": "feed", "target": ""}
+    daily, instant = desk.save(frequency="daily", digest_hour=18, **feed), desk.save(**feed)
+    desk.hit(daily)
+    desk.hit(instant, key=2)
+    desk.hit(desk.save(), key=3)
+    desk.notify()
+    clock.now = datetime(2026, 6, 1, 18, tzinfo=UTC)
+    desk.notify()
+    first, second = inbox.notifications(desk.conn, "ada")
+    assert [item.key for item in (*first.items, *second.items)] == [{"id": 2}, {"id": 1}]
+    assert inbox.notifications(desk.conn, "ada", first.sequence) == [second]
+    assert inbox.notifications(desk.conn, "bob") == []
