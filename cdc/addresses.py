@@ -61,6 +61,10 @@ class Source:
         return f"{self.name}.eras"
 
     @property
+    def alerts_topic(self) -> str:
+        return f"{self.name}.alerts"
+
+    @property
     def heartbeat_topic(self) -> str:
         return f"__headwater-heartbeat.{self.name}"
 

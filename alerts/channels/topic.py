@@ -46,7 +46,8 @@ class Topic:
         written: asyncio.Future[KafkaError | None] = loop.create_future()
 
         def acknowledged(error: KafkaError | None, _message: object) -> None:
-            loop.call_soon_threadsafe(_settle, written, error)
+            with suppress(RuntimeError):  # the loop ended: nobody waits any more
+                loop.call_soon_threadsafe(_settle, written, error)
 
         try:
             self.producer.produce(

@@ -1,23 +1,23 @@
 """Webhooks by the Standard Webhooks specification: one signed POST, and what its answer means.
 
-The status decides as soon as it is there; the rest of an answer is read only within narrow limits, to use the
-connection again, and never shown. No redirects, no proxies, no decompression: httpcore does none of it. Which addresses
-it may reach: guarded_network.py.
+The status decides as soon as it is there; the rest of an answer is never shown. Which addresses it may reach:
+guarded_network.py. What a URL may be: `checked_url`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from contextlib import AbstractAsyncContextManager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-import httpcore
 import httpx
 
 from alerts.channels.channel import Delivered, Gone, Outcome, Refused, Retry, Target, TargetRefused
+from alerts.channels.connections import Connections, Origin
 from alerts.channels.guarded_network import AddressRefused, GuardedNetwork, Resolve, SystemResolver
+from alerts.channels.http_post import Answer, AnswerBroken, Connection
 from alerts.channels.public_addresses import AddressPolicy
 from alerts.channels.retry_after import retry_after_s
 from alerts.channels.signature import signed_headers
@@ -31,12 +31,12 @@ URL_CHARACTERS_MAX: Final = 2_000
 HOST_CHARACTERS_MAX: Final = 253
 _GONE: Final = 410
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
-_HEADERS: Final = {
-    "content-type": "application/json",
-    "accept": "*/*",
-    "accept-encoding": "identity",
-    "user-agent": "Headwater-Webhooks/1",
-}
+_HEADERS: Final = (
+    ("content-type", "application/json"),
+    ("accept", "*/*"),
+    ("accept-encoding", "identity"),
+    ("user-agent", "Headwater-Webhooks/1"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +48,22 @@ class WebhookLimits:
     """For the rest of the answer."""
     answer_bytes_max: int = 65_536
     payload_bytes_max: int = 1_000_000
-    idle_connections_max: int = 64
+    idle_connections_max: int = 200
     idle_s: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Url:
+class Url:
     """A URL that was checked; what an owner wrote is never sent as it is."""
 
-    scheme: str
-    host: str
-    port: int
+    origin: Origin
     path: str
 
     @property
-    def wire(self) -> httpcore.URL:
-        return httpcore.URL(scheme=self.scheme, host=self.host, port=self.port, target=self.path)
-
-    @property
     def host_header(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+        scheme, host, port = self.origin
+        shown = f"[{host}]" if ":" in host else host
+        return shown if port == _DEFAULT_PORTS[scheme] else f"{shown}:{port}"
 
 
 @dataclass(slots=True)
@@ -78,19 +73,14 @@ class Webhook:
     clock: Clock = system_clock
     resolve: Resolve | None = None
     """None: the system's."""
-    tls: ssl.SSLContext | None = None
-    _pool: httpcore.AsyncConnectionPool = field(init=False, repr=False)
+    tls: ssl.SSLContext = field(default_factory=lambda: httpx.create_ssl_context(trust_env=False), repr=False)
+    _network: GuardedNetwork = field(init=False, repr=False)
+    _connections: Connections = field(init=False, repr=False)
     _resolver: SystemResolver = field(init=False, repr=False, default_factory=SystemResolver)
 
     def __post_init__(self) -> None:
-        network = GuardedNetwork(self.policy, self.resolve or self._resolver)
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=self.tls or httpx.create_ssl_context(trust_env=False),
-            max_connections=None,  # delivery bounds how many attempts run; a wait here would be one behind a stranger
-            max_keepalive_connections=self.limits.idle_connections_max,
-            keepalive_expiry=self.limits.idle_s,
-            network_backend=network,
-        )
+        self._network = GuardedNetwork(self.policy, self.resolve or self._resolver, self.limits.connect_s)
+        self._connections = Connections(self.limits.idle_connections_max, self.limits.idle_s)
 
     @property
     def name(self) -> str:
@@ -112,54 +102,69 @@ class Webhook:
             signed = signed_headers(target.secrets, notification.id, int(self.clock().timestamp()), body)
         except (TargetRefused, ConfigurationError) as error:
             return Refused(error.fact)
-        return await self._attempt(url, {"host": url.host_header, **_HEADERS, **signed}, body)
+        return await self._attempt(url, [("host", url.host_header), *_HEADERS, *signed.items()], body)
 
-    async def _attempt(self, url: _Url, headers: dict[str, str], body: bytes) -> Outcome:
+    async def _attempt(self, url: Url, headers: list[tuple[str, str]], body: bytes) -> Outcome:
         try:
-            async with asyncio.timeout(self.limits.request_s) as deadline, self._asked(url, headers, body) as answer:
-                deadline.reschedule(None)
-                outcome = self._outcome(answer)
-                await self._drain(answer)
-                return outcome
+            async with asyncio.timeout(self.limits.request_s):
+                connection, answer = await self._asked(url, headers, body)
         except AddressRefused:
             return Refused("the host's address is not one that webhooks may reach")
         except TimeoutError:
             return Retry(f"no answer within {self.limits.request_s:g} s")
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, ssl.SSLError) as error:
+        except (OSError, AnswerBroken) as error:
             return Retry(f"the request failed: {type(error).__name__}")
+        outcome = self._outcome(answer)
+        await self._let_go(url.origin, connection)
+        return outcome
 
-    def _asked(self, url: _Url, headers: dict[str, str], body: bytes) -> AbstractAsyncContextManager[httpcore.Response]:
-        waits = {"connect": self.limits.connect_s, "read": self.limits.request_s, "write": self.limits.request_s}
-        fields = list(headers.items())
-        return self._pool.stream("POST", url.wire, headers=fields, content=body, extensions={"timeout": waits})
+    async def _asked(self, url: Url, headers: list[tuple[str, str]], body: bytes) -> tuple[Connection, Answer]:
+        if kept := self._connections.take(url.origin):
+            with suppress(OSError, AnswerBroken):  # closed just now by the other side: no failure of the endpoint
+                return await self._posted(kept, url, headers, body)
+        return await self._posted(await self._connected(url.origin), url, headers, body)
 
-    def _outcome(self, answer: httpcore.Response) -> Outcome:
+    async def _posted(
+        self, connection: Connection, url: Url, headers: list[tuple[str, str]], body: bytes
+    ) -> tuple[Connection, Answer]:
+        try:
+            return connection, await connection.post(url.path, headers, body)
+        except BaseException:
+            connection.close()
+            raise
+
+    async def _connected(self, origin: Origin) -> Connection:
+        tls = self.tls if origin.scheme == "https" else None
+        return Connection(*await self._network.connect(origin.host, origin.port, tls))
+
+    def _outcome(self, answer: Answer) -> Outcome:
         if 200 <= answer.status < 300:
             return Delivered()
         if answer.status == _GONE:
             return Gone("the endpoint answered 410 Gone")
-        said = next((value for name, value in answer.headers if name.lower() == b"retry-after"), None)
-        after_s = retry_after_s(said.decode("latin-1") if said is not None else None, self.clock())
+        after_s = retry_after_s(answer.header("retry-after"), self.clock())
         return Retry(f"the endpoint answered {answer.status}", after_s)
 
-    async def _drain(self, answer: httpcore.Response) -> None:
-        """So that the connection can be used again; one that has too much to say, or says it too slowly, is closed."""
-        left = self.limits.answer_bytes_max
+    async def _let_go(self, origin: Origin, connection: Connection) -> None:
+        """To be used again, or closed when it has too much to say, or says it too slowly. The outcome stands."""
+        is_usable = False
         try:
             async with asyncio.timeout(self.limits.drain_s):
-                async for chunk in answer.aiter_stream():
-                    left -= len(chunk)
-                    if left < 0:
-                        return
-        except (TimeoutError, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
-            return
+                is_usable = await connection.drain(self.limits.answer_bytes_max)
+        except (OSError, AnswerBroken):
+            is_usable = False
+        finally:
+            if is_usable:
+                self._connections.give_back(origin, connection)
+            else:
+                connection.close()
 
     async def close(self) -> None:
-        await self._pool.aclose()
+        self._connections.close()
         self._resolver.close()
 
 
-def checked_url(text: str, policy: AddressPolicy) -> _Url:
+def checked_url(text: str, policy: AddressPolicy) -> Url:
     """Raises TargetRefused. Plain http goes only to an address that the operator opened."""
     try:
         url = httpx.URL(text) if len(text) <= URL_CHARACTERS_MAX and text.isprintable() else None
@@ -176,4 +181,4 @@ def checked_url(text: str, policy: AddressPolicy) -> _Url:
         raise TargetRefused(f"webhooks are not sent to port {port}", detail=f"they are to: {ports}")
     if url.scheme == "http" and not policy.opens_host(host, port):
         raise TargetRefused("a webhook's URL begins with https://", detail="plain http can be read on the way")
-    return _Url(url.scheme, host, port, url.raw_path.decode("ascii"))
+    return Url(Origin(url.scheme, host, port), url.raw_path.decode("ascii"))

@@ -26,6 +26,8 @@ class Kept:
 @dataclass(slots=True)
 class MemoryStore:
     kept: dict[str, Kept] = field(default_factory=dict)
+    open: dict[str, Kept] = field(default_factory=dict)
+    """Of those, the ones that are not settled."""
     disabled: dict[str, str] = field(default_factory=dict)
     """Endpoints, with the reason."""
     held: dict[str, datetime] = field(default_factory=dict)
@@ -34,12 +36,13 @@ class MemoryStore:
 
     def add(self, delivery: Delivery, due_at: datetime) -> None:
         """Idempotent: a delivery that is known stays as it is."""
-        self.kept.setdefault(delivery.id, Kept(delivery, due_at))
+        if delivery.id not in self.kept:
+            self.kept[delivery.id] = self.open[delivery.id] = Kept(delivery, due_at)
 
     async def claim(self, claim: Claim) -> Sequence[Delivery]:
         found: list[Delivery] = []
         taken: Counter[str] = Counter()
-        for kept in sorted(self.kept.values(), key=lambda kept: kept.due_at):
+        for kept in sorted(self.open.values(), key=lambda kept: kept.due_at):
             endpoint = kept.delivery.target.id
             if not kept.is_free(claim.now) or taken[endpoint] >= claim.per_endpoint_max:
                 continue
@@ -67,13 +70,17 @@ class MemoryStore:
         elif isinstance(verdict, Disabled):
             self._disable(kept.delivery.target.id, verdict.reason, now)
         else:
-            kept.verdict, kept.settled_at = verdict, now
+            self._end(kept, verdict, now)
+
+    def _end(self, kept: Kept, verdict: Sent | Dead, now: datetime) -> None:
+        kept.verdict, kept.settled_at = verdict, now
+        del self.open[kept.delivery.id]
 
     def _disable(self, endpoint: str, reason: str, now: datetime) -> None:
         self.disabled[endpoint] = reason
-        for kept in self.kept.values():
-            if kept.delivery.target.id == endpoint and kept.verdict is None:
-                kept.verdict, kept.settled_at = Dead(reason), now
+        for kept in list(self.open.values()):
+            if kept.delivery.target.id == endpoint:
+                self._end(kept, Dead(reason), now)
 
     async def release(self, deliveries: Collection[str]) -> None:
         for id_ in deliveries:
@@ -95,5 +102,6 @@ class MemoryStore:
         if kept is None or not isinstance(kept.verdict, Dead):
             return False
         kept.verdict, kept.settled_at, kept.due_at = None, None, now
+        self.open[delivery] = kept
         kept.delivery = replace(kept.delivery, attempts=0)
         return True

@@ -165,7 +165,39 @@ def reads(
     _print_machine(found["conditions"].machine)
 
 
-BENCHES: Final[tuple[Callable[..., None], ...]] = (capture, views, freshness, sinks, reads)
+def delivery(
+    rate: Annotated[int, typer.Option("--rate", min=1, help="Webhooks a second to healthy endpoints.")] = 200,
+    seconds: Annotated[int, typer.Option("--seconds", min=1, help="For how long.")] = 20,
+    endpoints: Annotated[int, typer.Option("--endpoints", min=2, help="Endpoints on loopback.")] = 100,
+    hanging: Annotated[int, typer.Option("--hanging", min=0, help="Of those, how many never answer.")] = 10,
+    backlog: Annotated[int, typer.Option("--backlog", min=1, help="Then so many at once.")] = 5_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Webhooks a second to healthy endpoints on loopback while others hang."""
+    from headwater.bench import conditions
+    from headwater.bench import delivery as bench
+    from headwater.channels import delivery_limits
+    from headwater.plain import plain
+    from headwater.settings import load
+
+    if hanging >= endpoints:
+        raise typer.BadParameter("some endpoint must be healthy", param_hint="--hanging")
+    settings, progress = load(), _Told(console(stderr=True), quiet=as_json)
+    plan = bench.DeliveryPlan(rate, seconds, endpoints, hanging, backlog)
+    with _ended_in_order():
+        machine = conditions.machine((), settings.stack.java)
+        found = bench.run(machine, progress, delivery_limits(settings), plan)
+    if as_json:
+        print_json(plain(found))
+        return
+    names = ("min", "p50", "p90", "p99", "max")
+    lines = [(f"{found['webhooks_per_s']:,}/s", *(f"{found[f'{name}_ms']:.1f}" for name in names))]
+    table(("due to delivered, ms", *names), lines)
+    line(f"a backlog: {found['backlog_webhooks_per_s']:,}/s; {hanging} of {endpoints} endpoints hang")
+    _print_machine(found["conditions"].machine)
+
+
+BENCHES: Final[tuple[Callable[..., None], ...]] = (capture, views, freshness, sinks, reads, delivery)
 
 
 def register(app: typer.Typer) -> None:

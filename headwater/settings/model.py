@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from cdc.addresses import PostgresAddress, Source
 from headwater.settings.base import PATH
+from headwater.settings.delivery import DeliverySettings, MailSettings, WebhookSettings
 from headwater.settings.postgres import PostgresSettings
 from headwater.settings.runtime import (
     ApiSettings,
@@ -87,6 +88,9 @@ class Settings(BaseSettings):
     http: HttpSettings = Field(default=HttpSettings())
     warehouse: WarehouseSettings = Field(default=WarehouseSettings())
     api: ApiSettings = Field(default=ApiSettings())
+    delivery: DeliverySettings = Field(default=DeliverySettings())
+    webhook: WebhookSettings = Field(default=WebhookSettings())
+    mail: MailSettings = Field(default=MailSettings())
 
     @classmethod
     def settings_customise_sources(

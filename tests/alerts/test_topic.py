@@ -17,7 +17,7 @@ from alerts.channels.channel import Delivered, Refused, Retry, Target
 from alerts.channels.topic import Topic
 from cdc.kafka import producer
 from cdc.reader import read_range
-from cdc.topics import find_state
+from cdc.topics import delete_topic, ensure_topic, find_state
 from headwater.deployment import Deployment
 from tests.alerts.samples import notification
 
@@ -92,6 +92,7 @@ def test_not_taken(raises: Exception, kind: type) -> None:
 @pytest.mark.stack
 def test_on_the_real_broker(deployment: Deployment) -> None:
     topic = f"test.{uuid.uuid4().hex}.alerts"
+    ensure_topic(deployment.kafka, topic)
 
     async def run() -> object:
         channel = Topic(producer(deployment.kafka), topic)
@@ -104,3 +105,4 @@ def test_on_the_real_broker(deployment: Deployment) -> None:
     assert state is not None
     (record,) = [raw for chunk in read_range(deployment.kafka, topic, 0, state.high) for raw in chunk]
     assert record.key == b"ada"
+    delete_topic(deployment.kafka, topic)

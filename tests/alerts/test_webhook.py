@@ -7,6 +7,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -132,6 +133,64 @@ class TestDelivered:
         catcher = asyncio.run(send())
         assert (len(catcher.caught), catcher.connections) == (3, 1)
 
+    def test_a_kept_connection_that_was_closed_meanwhile(self) -> None:
+        """However it is noticed: by the end of the stream, or only when the request is written."""
+
+        async def close_after(caught: CaughtWebhook, writer: asyncio.StreamWriter) -> None:
+            await accept(caught, writer)
+            if len(catcher.caught) < 3:
+                await writer.drain()
+                writer.transport.abort()
+
+        async def send() -> None:
+            channel = Webhook(to_loopback(catcher.port))
+            for number in range(4):
+                assert await channel.deliver(notification(f"msg_{number}"), hook(catcher.url)) == Delivered()
+            await channel.close()
+
+        async def run() -> None:
+            async with catcher:
+                await send()
+
+        catcher = WebhookCatcher(SECRET, close_after)
+        asyncio.run(run())
+        assert (len(catcher.caught), catcher.connections) == (4, 3)
+
+    def test_a_kept_connection_that_dies_under_the_request(self) -> None:
+        async def die_at_the_second(caught: CaughtWebhook, writer: asyncio.StreamWriter) -> None:
+            if len(catcher.caught) == 2:
+                writer.transport.abort()
+            else:
+                await accept(caught, writer)
+
+        async def send() -> list[Outcome]:
+            async with catcher:
+                channel = Webhook(to_loopback(catcher.port))
+                return [await channel.deliver(notification(), hook(catcher.url)) for _ in range(2)]
+
+        catcher = WebhookCatcher(SECRET, die_at_the_second)
+        assert asyncio.run(send()) == [Delivered(), Delivered()]
+        assert [caught.id for caught in catcher.caught] == ["msg_1"] * 3, "again, with the same id"
+
+    def test_kept_connections_are_few_and_young(self) -> None:
+        async def send() -> None:
+            now_s = [0.0]
+            async with AsyncExitStack() as open_:
+                catchers = [await open_.enter_async_context(WebhookCatcher(SECRET)) for _ in range(5)]
+                policy = AddressPolicy(openings=(Opening.parse("127.0.0.1:*"),))
+                channel = Webhook(policy, replace(PATIENT, idle_connections_max=3, idle_s=15.0))
+                channel._connections.now_s = lambda: now_s[0]
+                for catcher in catchers:
+                    await channel.deliver(notification(), hook(catcher.url))
+                assert channel._connections.count == 3
+                now_s[0] = 15.0
+                await channel.deliver(notification(), hook(catchers[4].url))
+                assert catchers[4].connections == 2
+                await channel.close()
+                assert channel._connections.count == 0
+
+        asyncio.run(send())
+
 
 class TestNotDelivered:
     @pytest.mark.parametrize("status", [300, 304, 400, 401, 404, 408, 413, 429, 500, 502, 503, 504, 599])
@@ -195,7 +254,7 @@ class TestNotDelivered:
                 pass
             return await Webhook(to_loopback(catcher.port)).deliver(notification(), hook(catcher.url))
 
-        assert asyncio.run(send()) == Retry("the request failed: ConnectError")
+        assert asyncio.run(send()) == Retry("the request failed: ConnectionError")
 
     def test_too_much_to_say(self) -> None:
         many = notification("msg_1", 1, *(item(number) for number in range(100)))
@@ -211,7 +270,7 @@ class TestNotDelivered:
                 await until(lambda: len(catcher.caught) == 1)
                 attempt.cancel()
                 await asyncio.gather(attempt, return_exceptions=True)
-                assert channel._pool.connections == []
+                assert channel._connections.count == 0
                 catcher.answer = accept
                 assert await channel.deliver(notification(), hook(catcher.url)) == Delivered()
 
@@ -289,7 +348,7 @@ class TestForgery:
             raise OSError("no such name")
 
         outcome = asyncio.run(Webhook(resolve=unknown).deliver(notification(), hook("https://hooks.example/")))
-        assert outcome == Retry("the request failed: ConnectError")
+        assert outcome == Retry("the request failed: OSError")
 
     def test_a_name_server_that_hangs(self) -> None:
         async def never(_host: str, _port: int) -> Sequence[Address]:
@@ -334,7 +393,7 @@ class TestTls:
         catcher = WebhookCatcher(SECRET)
         server = await asyncio.start_server(catcher._serve, "127.0.0.1", 0, ssl=server_side)
         port = int(server.sockets[0].getsockname()[1])
-        context = ssl.create_default_context(cafile=str(TLS / "certificate.pem")) if trusted else None
+        context = ssl.create_default_context(cafile=str(TLS / "certificate.pem") if trusted else None)
         channel = Webhook(to_loopback(port), PATIENT, resolve=named("127.0.0.1"), tls=context)
         outcome = await channel.deliver(notification(), hook(f"https://{name}:{port}/hook"))
         await channel.close()
@@ -375,7 +434,7 @@ class TestUrls:
 
     def test_taken(self) -> None:
         policy = to_loopback(9000)
-        assert checked_url("https://bücher.example/ü?q=1#part", policy).host == "xn--bcher-kva.example"
+        assert checked_url("https://bücher.example/ü?q=1#part", policy).origin.host == "xn--bcher-kva.example"
         assert checked_url("https://bücher.example/ü?q=1#part", policy).path == "/%C3%BC?q=1"
         assert checked_url("https://hooks.example", policy).host_header == "hooks.example"
         assert checked_url("http://127.0.0.1:9000/x", policy).host_header == "127.0.0.1:9000"

@@ -1,0 +1,65 @@
+"""The channels that a deployment has, by the name that subscriptions use. A new channel is one line here."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+
+from alerts.channels.channel import Channel
+from alerts.channels.feed import Feed, FeedHub
+from alerts.channels.mail import Mail
+from alerts.channels.mail_message import Sender
+from alerts.channels.mail_server import MailServer
+from alerts.channels.public_addresses import AddressPolicy
+from alerts.channels.topic import Topic
+from alerts.channels.webhook import Webhook, WebhookLimits
+from alerts.delivery.endpoints import DeliveryLimits
+from cdc.kafka import producer
+from headwater.deployment import Deployment
+from headwater.settings import Settings
+
+
+def channels(deployment: Deployment, hub: FeedHub) -> Mapping[str, Channel]:
+    """`hub` wakes whoever listens in this process."""
+    made: list[Channel] = [
+        webhook(deployment.settings),
+        Feed(hub),
+        Topic(producer(deployment.kafka), deployment.source.alerts_topic),
+        *mail(deployment.settings),
+    ]
+    return {channel.name: channel for channel in made}
+
+
+def webhook(settings: Settings) -> Webhook:
+    wanted = settings.webhook
+    policy = AddressPolicy(wanted.listed_ports(), wanted.listed_openings())
+    return Webhook(policy, WebhookLimits(request_s=float(wanted.timeout_s)))
+
+
+def mail(settings: Settings) -> list[Mail]:
+    """None when no mail server was named."""
+    wanted = settings.mail
+    if not wanted.host:
+        return []
+    server = MailServer(
+        wanted.host,
+        wanted.port,
+        wanted.security,
+        wanted.user,
+        wanted.password.get_secret_value(),
+        float(wanted.timeout_s),
+        ssl.create_default_context(cafile=wanted.ca_file) if wanted.ca_file else None,
+    )
+    return [Mail(server, Sender(wanted.sender, wanted.sender_name))]
+
+
+def delivery_limits(settings: Settings) -> DeliveryLimits:
+    wanted = settings.delivery
+    return DeliveryLimits(
+        attempts_max=wanted.attempts_max,
+        untried_attempts_max=wanted.untried_attempts_max,
+        failing_attempts_max=wanted.failing_attempts_max,
+        endpoint_attempts_max=wanted.endpoint_attempts_max,
+        claimed_max=5 * wanted.attempts_max,
+        attempt_s=float(wanted.attempt_timeout_s),
+    )
