@@ -23,6 +23,7 @@ from search.query import (
     And,
     AnyOf,
     Box,
+    Element,
     Equals,
     Exists,
     MatchAll,
@@ -121,6 +122,10 @@ class Compiler:
     def any_of(self, query: AnyOf, negated: bool) -> Alternatives:
         return self._values(query.field, query.values, negated)
 
+    def element(self, _query: Element, _negated: bool) -> Alternatives:
+        """What one element of an array is, only the row itself says."""
+        return [PERHAPS]
+
     def exists(self, query: Exists, negated: bool) -> Alternatives:
         return [self._terms(Sort.EXISTS, query.field, ("",), negated)]
 
@@ -176,6 +181,7 @@ _CLAUSES: Final[dict[type, Callable[[Compiler, Any, bool], Alternatives]]] = {
     Range: Compiler.range,
     Text: Compiler.text,
     Exists: Compiler.exists,
+    Element: Compiler.element,
     Near: Compiler.near,
     Box: Compiler.box,
     Polygon: Compiler.polygon,

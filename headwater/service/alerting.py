@@ -21,7 +21,7 @@ from alerts.channels.feed import FeedHub
 from alerts.delivery.engine import Engine
 from alerts.delivery.postgres_store import PostgresStore
 from alerts.notifier import Pace, notify
-from cdc.errors import HeadwaterError, SourceError
+from cdc.errors import HeadwaterError
 from cdc.postgres import connect
 from headwater.channels import channels, delivery_limits
 from headwater.deployment import Deployment
