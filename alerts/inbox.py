@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, LiteralString
 
 import psycopg
 from psycopg.rows import class_row
@@ -16,15 +16,16 @@ from alerts.notification import Notification
 from alerts.notification_json import restored
 
 ROWS_MAX: Final = 1_000
+ITEM_ROWS_MAX: Final = 20
 
-_AFTER: Final = """
+_NEWS: Final[LiteralString] = """
     select o.sequence, o.subscription_id, coalesce(s.label, '') as label, o.view, o.key, o.event, o.reason,
         o.before::text as before, o.after::text as after, o.position, o.committed_at, o.recorded_at, o.told_at,
-        o.notification_id
+        o.notification_id, o.dropped_reason
     from headwater.outbox o left join headwater.subscriptions s on s.id = o.subscription_id
-    where o.owner = %s and o.sequence > %s
-    order by o.sequence limit %s
 """
+_AFTER: Final = f"{_NEWS} where o.owner = %s and o.sequence > %s order by o.sequence limit %s"
+_OF_ITEM: Final = f"{_NEWS} where o.subscription_id = %s and o.key_hash = %s order by o.sequence desc limit %s"
 _SAID: Final = """
     select body::text from headwater.notifications
     where owner = %s and channel = 'feed' and sequence > %s order by sequence limit %s
@@ -47,11 +48,18 @@ class News:
     recorded_at: datetime
     told_at: datetime | None
     notification_id: str | None
+    dropped_reason: str | None
+    """Why nobody was sent this: paused, expired, unsubscribed, removed or suppressed."""
 
 
 def after(conn: psycopg.Connection, owner: str, sequence: int = 0, most: int = ROWS_MAX) -> list[News]:
     """The owner's news with greater numbers, oldest first."""
     return conn.cursor(row_factory=class_row(News)).execute(_AFTER, [owner, sequence, min(most, ROWS_MAX)]).fetchall()
+
+
+def of_item(conn: psycopg.Connection, subscription_id: int, hash_: bytes, most: int = ITEM_ROWS_MAX) -> list[News]:
+    """The last news of one row for one saved search, newest first."""
+    return conn.cursor(row_factory=class_row(News)).execute(_OF_ITEM, [subscription_id, hash_, most]).fetchall()
 
 
 def notifications(conn: psycopg.Connection, owner: str, sequence: int = 0, most: int = ROWS_MAX) -> list[Notification]:

@@ -26,7 +26,7 @@ SCOPES: Final = ("read", "alerts", "admin")
 KNOWN_S: Final = 5.0
 KNOWN_MAX: Final = 10_000
 _PREFIX: Final = "hw"
-_COLUMNS: Final = "id, scopes, label, created_at, expires_at, revoked_at"
+_COLUMNS: Final = "id, scopes, label, created_at, expires_at, revoked_at, owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class ApiKey:
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    owner: str = ""
+    """Whose saved searches it may touch (owners.py)."""
 
     def is_valid(self, now: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
@@ -50,7 +52,7 @@ class KeyStore:
     postgres: PostgresAddress
 
     def create(
-        self, scopes: Collection[str], label: str = "", expires_at: datetime | None = None
+        self, scopes: Collection[str], label: str = "", expires_at: datetime | None = None, owner: str = ""
     ) -> tuple[ApiKey, str]:
         """The key, and its text: told now and never again."""
         unknown = [scope for scope in scopes if scope not in SCOPES]
@@ -66,9 +68,9 @@ class KeyStore:
             row = (
                 _rows(conn)
                 .execute(
-                    "insert into headwater.api_key (id, hash, scopes, label, expires_at) values (%s, %s, %s, %s, %s)"
-                    f" returning {_COLUMNS}",
-                    [id_, hashed(text), sorted(scopes), label, expires_at],
+                    "insert into headwater.api_key (id, hash, scopes, label, expires_at, owner)"
+                    f" values (%s, %s, %s, %s, %s, %s) returning {_COLUMNS}",
+                    [id_, hashed(text), sorted(scopes), label, expires_at, owner],
                 )
                 .fetchone()
             )
@@ -110,10 +112,15 @@ class Access:
 
     def caller(self, authorization: str | None, scope: str) -> str:
         """Who asks: the key's id, or empty. Raises Unauthorized or Forbidden."""
+        key = self.key(authorization, scope)
+        return key.id if key else ""
+
+    def key(self, authorization: str | None, scope: str) -> ApiKey | None:
+        """The key that asks; None where it may be done without. Raises Unauthorized or Forbidden."""
         if not authorization:
             if self.is_required:
                 raise Unauthorized("a key is needed", hint="Authorization: Bearer hw_…; headwater keys create")
-            return ""
+            return None
         kind, _, text = authorization.partition(" ")
         key = self._find(text.strip()) if kind.lower() == "bearer" else None
         if key is None or not key.is_valid(datetime.now(UTC)):
@@ -124,7 +131,7 @@ class Access:
                 detail=f"it takes {scope}, the key has {', '.join(key.scopes)}",
                 hint=f"headwater keys create --scope {scope}",
             )
-        return key.id
+        return key
 
     def known(self, authorization: str | None, scope: str) -> str | None:
         """The same, without asking the database: None when it would have to."""

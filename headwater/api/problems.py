@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
+from alerts.refusals import NoSuchSearch, QueryTooBroad, TooManySearches
 from cdc.errors import ConfigurationError, HeadwaterError, SinkUnavailable, ViewError
 from search.errors import CursorExpired, CursorRefused, QueryRefused
 
@@ -36,6 +37,9 @@ class NotYet(HeadwaterError):
 
 _STATUS: Final[tuple[tuple[type[HeadwaterError], int], ...]] = (
     (NotFound, 404),
+    (NoSuchSearch, 404),
+    (TooManySearches, 409),
+    (QueryTooBroad, 400),
     (Unauthorized, 401),
     (Forbidden, 403),
     (TooMany, 429),

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from fastapi import FastAPI, Request
 
 from cdc.addresses import KafkaAddress, Source
-from headwater.api import feed_routes, problems, search_routes, views_routes
+from headwater.api import alerts_routes, feed_routes, problems, search_routes, unsubscribe_routes, views_routes
 from headwater.api.access import Access, KeyStore
 from headwater.api.freshness import Board
 from headwater.api.limits import RateLimit
 from headwater.api.nudge import Nudge
+from headwater.api.owners import HEADER, owner_for
 from headwater.api.shapes import Shapes
 from headwater.deployment import Deployment
+from headwater.saved_searches import SavedSearches
 from views.maintain.registry import Registry
 from views.sinks.cache_reads import CacheReads
 
@@ -38,6 +40,7 @@ class Reading:
         self.cache = CacheReads(self.deployment.redis)
         wanted = settings.api
         is_open = settings.http.host in LOOPBACK and wanted.keys != "required"
+        self.searches = SavedSearches.of(self.deployment, self.shapes)
         self.access = Access(KeyStore(self.deployment.postgres), is_required=not is_open)
         self.cursor_secret = secrets.token_bytes(32)
         """Cursors are good for minutes: one that a restart makes worthless has expired, or nearly."""
@@ -52,9 +55,21 @@ class Reading:
             caller = await asyncio.to_thread(self.access.caller, authorization, scope)
         return caller
 
+    async def admit_owner(self, request: Request) -> str:
+        """Whose saved searches the request is about. Raises when the caller may not act for them."""
+        await self.admit(request, "alerts")
+        key = await asyncio.to_thread(self.access.key, request.headers.get("Authorization"), "alerts")
+        return owner_for(key, request.headers.get(HEADER, ""))
+
+    def admit_anybody(self, request: Request) -> None:
+        """For what needs no key: counted by address."""
+        self._limit.take(request.client.host if request.client else "")
+
     def register(self, app: FastAPI) -> None:
         problems.register(app)
         app.include_router(feed_routes.router(self))
+        app.include_router(unsubscribe_routes.router(self))
+        app.include_router(alerts_routes.router(self))
         app.include_router(search_routes.router(self))
         app.include_router(views_routes.router(self))
 

@@ -42,6 +42,9 @@ class Shapes:
     def shape(self, view: str) -> ViewShape:
         return self._group(view).shape(view, self._source)
 
+    def has(self, view: str, sink: str) -> bool:
+        return sink in self._group(view).declared[view].sinks
+
     def require(self, view: str, sink: str) -> None:
         """Raises if the view is not written there."""
         if sink not in self._group(view).declared[view].sinks:

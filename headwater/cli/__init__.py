@@ -37,6 +37,7 @@ VERBS: Final = (
     "headwater.cli.sql",
     "headwater.cli.verify",
     "headwater.cli.keys",
+    "headwater.cli.alerts",
     "headwater.cli.deadletters",
     "headwater.cli.demo",
     "headwater.cli.maintain",

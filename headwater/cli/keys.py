@@ -24,6 +24,12 @@ ScopeOption = Annotated[
     typer.Option("--scope", metavar="SCOPE", help="read, alerts or admin (which may do all); may be repeated."),
 ]
 LabelOption = Annotated[str, typer.Option("--label", metavar="TEXT", help="Whose it is, for people.")]
+OwnerOption = Annotated[
+    str,
+    typer.Option(
+        "--owner", metavar="OWNER", help="Whose saved searches it may touch; shop/* is all that begin so; else its own."
+    ),
+]
 ExpiryOption = Annotated[
     str, typer.Option("--expires-in", metavar="TIME", help="30d, 12h, 90m or 2w from now; else it does not expire.")
 ]
@@ -41,13 +47,14 @@ def create(
     scope: ScopeOption = ["read"],  # noqa: B006 - typer copies it
     label: LabelOption = "",
     expires_in: ExpiryOption = "",
+    owner: OwnerOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Make a key. Its text is on standard output, alone; it cannot be shown again."""
     now = datetime.now(UTC)
     expires_at = now + parse_time(expires_in) if expires_in else None
     with _store() as store:
-        key, text = store.create(scope, label, expires_at)
+        key, text = store.create(scope, label, expires_at, owner)
     if as_json:
         print_json({"key": text, **_object(key, now)})
         return
@@ -111,7 +118,7 @@ def _store() -> Iterator[KeyStore]:
     address = Deployment.resolve(load()).postgres
     try:
         yield KeyStore(address)
-    except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
+    except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:
         raise SourceError(
             f"database {address.database} has no table of keys yet",
             detail=str(error).strip().splitlines()[0],
@@ -125,6 +132,7 @@ def _object(key: ApiKey, now: datetime) -> dict[str, object]:
         "state": _state(key, now),
         "scopes": key.scopes,
         "label": key.label,
+        "owner": key.owner,
         "created_at": key.created_at,
         "expires_at": key.expires_at,
         "revoked_at": key.revoked_at,

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from cdc.addresses import PostgresAddress, Source
+from headwater.settings.alerts import AlertsSettings
 from headwater.settings.base import PATH
 from headwater.settings.delivery import DeliverySettings, MailSettings, WebhookSettings
 from headwater.settings.postgres import PostgresSettings
@@ -91,6 +92,7 @@ class Settings(BaseSettings):
     delivery: DeliverySettings = Field(default=DeliverySettings())
     webhook: WebhookSettings = Field(default=WebhookSettings())
     mail: MailSettings = Field(default=MailSettings())
+    alerts: AlertsSettings = Field(default=AlertsSettings())
 
     @classmethod
     def settings_customise_sources(

@@ -1,0 +1,67 @@
+"""What saved searches ask of views: their fields, how many rows match, one row. From any process, only reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, Protocol
+
+from headwater.api.shapes import Shapes
+from headwater.deployment import Deployment
+from headwater.view_history import History, read_history
+from headwater.views.kept import Frontiers, open_view
+from headwater.views.key_text import encoded, named_values
+from search.engine import SearchEngine
+from search.index import IndexDefinition, define
+from search.query import Query
+from views.maintain.registry import Registry
+
+ALERTS: Final = "alerts"
+SEARCH: Final = "search"
+WAREHOUSE: Final = "warehouse"
+
+
+class Views(Protocol):
+    def definition(self, view: str) -> IndexDefinition:
+        """Raises for a view that is not there, or has no alerts."""
+
+    def count(self, view: str, query: Query) -> int | None:
+        """How many rows match now; None when the view is not in the search."""
+
+    def row(self, view: str, key: Sequence[str]) -> tuple[bytes, bytes | None]:
+        """A key as the view's topic writes it, from what a person typed, and its row."""
+
+    def history(self, view: str, since: datetime, versions_max: int) -> History | None:
+        """What its rows were since then; None when the view is not in the warehouse."""
+
+
+class KnownViews:
+    def __init__(self, deployment: Deployment, shapes: Shapes) -> None:
+        self._deployment, self._shapes = deployment, shapes
+        self._frontiers = Frontiers(deployment.kafka, deployment.source)
+
+    def definition(self, view: str) -> IndexDefinition:
+        self._shapes.require(view, ALERTS)
+        return define(self._shapes.shape(view))
+
+    def count(self, view: str, query: Query) -> int | None:
+        if not self._shapes.has(view, SEARCH):
+            return None
+        engine = SearchEngine.open(self._deployment.elasticsearch, self._shapes.shape(view))
+        try:
+            return engine.count(query)
+        finally:
+            engine.close()
+
+    def row(self, view: str, key: Sequence[str]) -> tuple[bytes, bytes | None]:
+        registry = Registry(self._deployment.settings.views_state)
+        kept = open_view(registry, self._frontiers.look(), view)
+        values = named_values(kept.store, key)
+        (wanted,) = encoded(kept.store, [[values[name] for name in kept.store.key]])
+        return self._shapes.key(view, values), kept.read([wanted]).get(wanted)
+
+    def history(self, view: str, since: datetime, versions_max: int) -> History | None:
+        if not self._shapes.has(view, WAREHOUSE):
+            return None
+        folder = self._deployment.settings.warehouse_folder
+        return read_history(folder, self._shapes.shape(view), since, versions_max)

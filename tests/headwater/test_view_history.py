@@ -1,0 +1,82 @@
+"""Versions of rows from a real warehouse, on disk: those since an instant, each with what was there before."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from headwater.view_history import read_history
+from tests.alerts.store.wishes import FIELDS
+from views.sinks.sink import Change, Mark, ViewShape
+from views.sinks.warehouse import WarehouseKind
+
+SHAPE = ViewShape("market", "listing", FIELDS, ("id",))
+START = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def full(id_: int, price: str | None) -> bytes:
+    return (
+        f'{{"id":{id_},"title":"Flat","city":"paris","price":{price or "null"},"bedrooms":null,"tags":["a"]}}'.encode()
+    )
+
+
+def filled(folder: Path) -> None:
+    """A snapshot, whose commits nobody knows, then a change an hour."""
+    kind = WarehouseKind(str(folder), 0.0)
+    sink = kind.open(SHAPE, 1)
+    sink.prepare()
+    first = [Change(b'{"id":1}', full(1, "100.00"), 0), Change(b'{"id":2}', full(2, "7.50"), 1)]
+    refused = sink.apply(first, Mark("t", 2, era=1))
+    hours: list[tuple[int, bytes | None]] = [
+        (1, full(1, "90.00")),
+        (1, full(1, "80.00")),
+        (3, full(3, None)),
+        (2, None),
+    ]
+    for hour, (id_, after) in enumerate(hours):
+        at_us = int((START + timedelta(hours=hour)).timestamp() * 1e6)
+        mark = Mark("t", hour + 3, era=1, offset=hour + 10, lsn=f"0/{hour + 1}", committed_at_us=at_us)
+        refused += sink.apply([Change(json.dumps({"id": id_}).encode(), after, hour + 2)], mark)
+    assert refused == []
+    kind.switch("market", "listing", 1)
+
+
+def found(folder: Path, since: datetime, most: int = 100) -> list[tuple[int, float | None, bool]]:
+    past = read_history(folder, SHAPE, since, most)
+    assert past is not None
+    return [
+        (each.key[0], None if each.row is None else json.loads(each.row)["price"], each.is_news)
+        for each in past.versions
+    ]
+
+
+def test_what_changed_since_with_what_was_there_before(tmp_path: Path) -> None:
+    filled(tmp_path)
+    assert found(tmp_path, START) == [
+        (1, 100, False), (1, 90, True), (1, 80, True), (2, 7.5, False), (2, None, True), (3, None, True),
+    ]  # fmt: skip
+    assert found(tmp_path, START + timedelta(hours=1)) == [
+        (1, 90, False), (1, 80, True), (2, 7.5, False), (2, None, True), (3, None, True),
+    ]  # fmt: skip
+    assert found(tmp_path, START + timedelta(hours=9)) == []
+
+
+def test_rows_are_as_the_topic_has_them(tmp_path: Path) -> None:
+    filled(tmp_path)
+    past = read_history(tmp_path, SHAPE, START + timedelta(hours=3), 10)
+    assert past is not None
+    [before, _] = past.versions
+    assert before.row == full(2, "7.50")
+
+
+def test_too_many_versions_shorten_the_time(tmp_path: Path) -> None:
+    filled(tmp_path)
+    past = read_history(tmp_path, SHAPE, START, 2)
+    assert past is not None
+    assert START + timedelta(hours=1) < past.since <= START + timedelta(hours=2)
+    assert sum(each.is_news for each in past.versions) == 2
+
+
+def test_a_view_that_is_not_there(tmp_path: Path) -> None:
+    assert read_history(tmp_path, SHAPE, START, 10) is None
