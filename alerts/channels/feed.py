@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -38,6 +38,7 @@ class FeedHub:
 
     read: Read
     look_s: float = LOOK_S
+    is_closed: bool = False
     _listeners: dict[str, set[asyncio.Event]] = field(default_factory=dict)
     _loops: Counter[asyncio.AbstractEventLoop] = field(default_factory=Counter)
 
@@ -50,16 +51,29 @@ class FeedHub:
             listener.set()
 
     def wake_from_thread(self, owner: str) -> None:
+        self._call_soon(lambda: self.wake(owner))
+
+    def close_from_thread(self) -> None:
+        """Ends every feed: listeners come back with their Last-Event-ID."""
+        self.is_closed = True
+        self._call_soon(self._wake_all)
+
+    def _wake_all(self) -> None:
+        for owner in self._listeners:
+            self.wake(owner)
+
+    def _call_soon(self, do: Callable[[], object]) -> None:
         for loop in list(self._loops):
             with suppress(RuntimeError):  # it was closed meanwhile
-                loop.call_soon_threadsafe(self.wake, owner)
+                loop.call_soon_threadsafe(do)
 
-    async def events(self, owner: str, after: int) -> AsyncIterator[bytes]:
-        """Server-sent events without end; raises TooManyListeners before the first. `after` is Last-Event-ID, or 0."""
+    async def events(self, owner: str, after: int) -> AsyncGenerator[bytes, None]:
+        """Server-sent events until the hub is closed; raises TooManyListeners before the first. `after` is the
+        Last-Event-ID, or 0."""
         woken = self._enter(owner)
         try:
             yield b"retry: 1000\n\n"
-            while True:
+            while not self.is_closed:
                 woken.clear()  # before the look: what comes during it is looked for again
                 for notification in await self.read(owner, after):
                     after = notification.sequence

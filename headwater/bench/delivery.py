@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -90,13 +90,12 @@ async def _measured(
     openings = (Opening.parse("127.0.0.1:*"),)
     channel, store = Webhook(AddressPolicy(openings=openings)), TimedStore()
     targets = [Target(str(port), "webhook", f"http://127.0.0.1:{port}/", (secret,)) for port in ports]
-    engine, stopping = Engine(store, {channel.name: channel}, limits), asyncio.Event()
-    running = asyncio.create_task(engine.run(stopping))
+    engine = Engine(store, {channel.name: channel}, replace(limits, drain_s=0.0))
+    running = asyncio.create_task(engine.run(asyncio.Event()))
     progress.step(f"{plan.rate_per_s} a second for {plan.seconds} s, {plan.hanging} of {plan.endpoints} hang")
     steady = await _steady(engine, store, targets, plan)
     progress.step(f"a backlog of {plan.backlog}")
     backlog = await _backlog(engine, store, targets[plan.hanging :], plan)
-    stopping.set()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await channel.close()
