@@ -33,7 +33,7 @@ TransactionsOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     verbs = typer.Typer(no_args_is_help=True, help="A property market, a shop and page hits to try things on.")
-    for verb in (load, run, reset, status):
+    for verb in (load, run, reset, status, catch):
         verbs.command(verb.__name__)(verb)
     app.add_typer(verbs, name="demo")
 
@@ -100,6 +100,32 @@ def status(as_json: JsonOption = False) -> None:
     line(_status_text(found))
     if found.rows:
         table(("table", "rows"), list(found.rows.items()))
+
+
+def catch(
+    secret: Annotated[str, typer.Option("--secret", metavar="SECRET", help="What the webhooks are signed with.")] = "",
+    webhook_port: Annotated[int, typer.Option("--webhook-port", min=1, max=65_535, help="On loopback.")] = 8322,
+    mail_port: Annotated[int, typer.Option("--mail-port", min=1, max=65_535, help="On loopback.")] = 8325,
+) -> None:
+    """Catch webhooks and mail on this machine, and show what arrives, until Ctrl-C."""
+    import asyncio
+
+    from alerts.channels.signature import new_secret
+    from cdc.errors import ConfigurationError
+    from headwater.cli.demo_catch import catch as catch_all
+
+    shared = secret or new_secret()
+    line(f"webhooks: http://127.0.0.1:{webhook_port}/ with the secret {shared}")
+    line(f"          allow it with HEADWATER_WEBHOOK__OPENINGS=127.0.0.1:{webhook_port}")
+    line(f"mail:     HEADWATER_MAIL__HOST=127.0.0.1 HEADWATER_MAIL__PORT={mail_port} HEADWATER_MAIL__SECURITY=none")
+    try:
+        asyncio.run(catch_all(shared, webhook_port, mail_port, line))
+    except OSError as error:
+        raise ConfigurationError(
+            "a port is taken", detail=str(error), hint="headwater demo catch --webhook-port N --mail-port N"
+        ) from error
+    except KeyboardInterrupt:
+        return
 
 
 def _address() -> PostgresAddress:
