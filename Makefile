@@ -34,6 +34,7 @@ bench: install ## Run the benchmarks (see docs/benchmarks.md)
 	@$(BIN)/headwater bench views
 	@$(BIN)/headwater bench freshness
 	@$(BIN)/headwater bench sinks
+	@$(BIN)/headwater bench delivery
 
 lint: install ## Check style, types and the direction of imports
 	@$(BIN)/ruff check --quiet .
