@@ -12,7 +12,7 @@ from alerts.channels.mail_message import Sender, checked_address, message
 from alerts.channels.mail_server import MailServer, send
 from alerts.notification import Notification
 
-NAME: Final = "mail"
+NAME: Final = "email"
 CONVERSATIONS_MAX: Final = 8
 """Threads, and so connections to the mail server, at once."""
 

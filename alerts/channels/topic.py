@@ -20,7 +20,7 @@ from alerts.notification_json import payload
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-NAME: Final = "topic"
+NAME: Final = "kafka"
 POLL_S: Final = 0.1
 _TOO_LARGE: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
 

@@ -5,12 +5,26 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from fastapi import FastAPI, Request
 
+from alerts.channels.feed import FeedHub
+from alerts.inbox import notifications
+from alerts.notification import Notification
 from cdc.addresses import KafkaAddress, Source
-from headwater.api import alerts_routes, feed_routes, problems, search_routes, unsubscribe_routes, views_routes
+from cdc.postgres import connect, explained
+from headwater.api import (
+    alerts_feed_routes,
+    alerts_routes,
+    feed_routes,
+    problems,
+    search_routes,
+    unsubscribe_routes,
+    views_routes,
+)
 from headwater.api.access import Access, KeyStore
 from headwater.api.freshness import Board
 from headwater.api.limits import RateLimit
@@ -22,6 +36,7 @@ from headwater.saved_searches import SavedSearches
 from views.maintain.registry import Registry
 from views.sinks.cache_reads import CacheReads
 
+NEWS_PER_READ: Final = 100
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -41,6 +56,7 @@ class Reading:
         wanted = settings.api
         is_open = settings.http.host in LOOPBACK and wanted.keys != "required"
         self.searches = SavedSearches.of(self.deployment, self.shapes)
+        self.hub = FeedHub(self._news)
         self.access = Access(KeyStore(self.deployment.postgres), is_required=not is_open)
         self.cursor_secret = secrets.token_bytes(32)
         """Cursors are good for minutes: one that a restart makes worthless has expired, or nearly."""
@@ -68,10 +84,18 @@ class Reading:
     def register(self, app: FastAPI) -> None:
         problems.register(app)
         app.include_router(feed_routes.router(self))
+        app.include_router(alerts_feed_routes.router(self.hub, self.admit_owner))
         app.include_router(unsubscribe_routes.router(self))
         app.include_router(alerts_routes.router(self))
         app.include_router(search_routes.router(self))
         app.include_router(views_routes.router(self))
+
+    async def _news(self, owner: str, after: int) -> Sequence[Notification]:
+        def read() -> list[Notification]:
+            with connect(self.deployment.postgres) as conn, explained(conn):
+                return notifications(conn, owner, after, NEWS_PER_READ)
+
+        return await asyncio.to_thread(read)
 
     def start(self) -> None:
         self.board.start()

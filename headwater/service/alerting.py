@@ -20,7 +20,7 @@ import psycopg
 from alerts.channels.feed import FeedHub
 from alerts.delivery.engine import Engine
 from alerts.delivery.postgres_store import PostgresStore
-from alerts.notifier import Pace, notify
+from alerts.notifier import notify
 from cdc.errors import HeadwaterError
 from cdc.postgres import connect
 from headwater.channels import channels, delivery_limits
@@ -37,7 +37,8 @@ STOP_S_MAX: Final = 20.0
 class Alerting:
     deployment: Deployment
     hub: FeedHub
-    base_url: str
+    api_url: str
+    """Where links in messages lead, unless the settings name another address."""
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until told to stop; what fails is begun again."""
@@ -67,7 +68,7 @@ class Alerting:
             await store.close()
 
     async def _notifying(self, engine: Engine, stopping: asyncio.Event, over: asyncio.Event) -> None:
-        pace = Pace(base_url=self.base_url)
+        pace = self.deployment.settings.alerts.pace(self.api_url)
         try:
             with connect(self.deployment.postgres) as conn:
                 while not stopping.is_set():
@@ -90,14 +91,14 @@ async def _rest(stopping: asyncio.Event, seconds: float) -> None:
 
 
 @contextmanager
-def alerting(deployment: Deployment, hub: FeedHub, base_url: str) -> Iterator[None]:
+def alerting(deployment: Deployment, hub: FeedHub, api_url: str) -> Iterator[None]:
     loop, stopping, begun = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
 
     def run() -> None:
         asyncio.set_event_loop(loop)
         begun.set()
         try:
-            loop.run_until_complete(Alerting(deployment, hub, base_url).run(stopping))
+            loop.run_until_complete(Alerting(deployment, hub, api_url).run(stopping))
         finally:
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()

@@ -17,6 +17,7 @@ from cdc.addresses import PostgresAddress
 from headwater.deployment import Deployment, stack_plan
 from headwater.events_log import configure, get_log
 from headwater.http.server import PageServer, require_port
+from headwater.service.alerting import alerting
 from headwater.service.archiving import archiving
 from headwater.service.maintaining import Maintaining
 from headwater.service.ready import marked_ready
@@ -52,6 +53,7 @@ class Run:
             moves = closing.enter_context(_moving(deployment.postgres, self.rate_per_s, self.wanted, stop))
             server = closing.enter_context(PageServer(deployment).running())
             closing.enter_context(archiving(deployment))
+            closing.enter_context(alerting(deployment, server.reading.hub, server.url))
             closing.enter_context(marked_ready(self.settings.data_folder))
             views = Maintaining(self.settings)
             closing.callback(views.stop)

@@ -49,7 +49,7 @@ async def mail() -> AsyncIterator[Place]:
         def ids() -> list[str]:
             return [str(each.mail["Message-ID"]).strip("<>").partition("@")[0] for each in catcher.caught]
 
-        yield Place(channel, Target("e", "mail", "ada@example.org"), ids, "ada@example.org, eve@example.org")
+        yield Place(channel, Target("e", "email", "ada@example.org"), ids, "ada@example.org, eve@example.org")
 
 
 @asynccontextmanager
@@ -67,7 +67,7 @@ async def feed() -> AsyncIterator[Place]:
 async def topic() -> AsyncIterator[Place]:
     given = Producer()
     ids = lambda: [dict(record["headers"])["id"].decode() for record in given.written]  # noqa: E731
-    yield Place(Topic(given, "shop.alerts"), Target("e", "topic", ""), ids)
+    yield Place(Topic(given, "shop.alerts"), Target("e", "kafka", ""), ids)
 
 
 PLACES = [webhook, mail, feed, topic]

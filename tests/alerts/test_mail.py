@@ -23,7 +23,7 @@ from tests.alerts.samples import item, notification
 
 TLS = Path(__file__).parent / "tls"
 SENDER = Sender("alerts@headwater.example", "Headwater für alle")
-ADA = Target("e1", "mail", "ada@example.org")
+ADA = Target("e1", "email", "ada@example.org")
 
 
 def sent(told: Notification | None = None, target: Target = ADA, **how: Any) -> tuple[Outcome, MailCatcher]:

@@ -21,7 +21,7 @@ from cdc.topics import delete_topic, ensure_topic, find_state
 from headwater.deployment import Deployment
 from tests.alerts.samples import notification
 
-TARGET = Target("e", "topic", "somebody.changes")
+TARGET = Target("e", "kafka", "somebody.changes")
 
 
 @dataclass

@@ -42,7 +42,7 @@ def test_a_line_for_everything_that_arrives() -> None:
         assert await channel.deliver(notification(), hook(url)) == Delivered()
         assert await channel.deliver(notification("msg_2"), hook(url, secrets=(new_secret(),))) == Delivered()
         mail = Mail(MailServer("127.0.0.1", mails, "none"), Sender("us@headwater.example"))
-        assert await mail.deliver(notification(), Target("e", "mail", "ada@example.org")) == Delivered()
+        assert await mail.deliver(notification(), Target("e", "email", "ada@example.org")) == Delivered()
         await until(lambda: len(told) == 3)
         catching.cancel()
         await asyncio.gather(catching, return_exceptions=True)
