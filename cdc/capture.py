@@ -20,8 +20,9 @@ from cdc import eras, preflight, topics
 from cdc.addresses import ConnectAddress, KafkaAddress, PostgresAddress, Source
 from cdc.catalog_reader import describe
 from cdc.changelog import ChangeLog
-from cdc.connect import ConnectClient
+from cdc.connect import STOPPED, ConnectClient
 from cdc.connector import RECORD_BYTES_MAX, ConnectorConfig
+from cdc.cut_off import SETTLE_LITTLE_S, SETTLE_S_MAX, set_right
 from cdc.errors import CaptureError
 from cdc.events import TableName
 from cdc.position import Lsn
@@ -170,7 +171,7 @@ class Capture:
             client.wait(name, RUN_TIMEOUT_S)
             return changed
 
-    def resume(self, client: ConnectClient) -> None:
+    def resume(self, client: ConnectClient, settle_s_max: float = SETTLE_S_MAX) -> None:
         """Lets a connector that does not run go on, unless the slot has moved past it: Debezium would not notice."""
         status, offsets = client.status(self.source.connector), client.offsets(self.source.connector)
         if status is not None and status.running:
@@ -185,7 +186,16 @@ class Capture:
                     detail=f"slot {self.source.slot} is at {row[1]}, the log ends at {reached}: the rest is lost",
                     hint="headwater capture reset begins a new era with a fresh snapshot",
                 )
+        if offsets and status is not None and status.state == STOPPED:
+            set_right(self.kafka, self.source, client, settle_s_max)
         client.resume(self.source.connector)
+
+    def restart(self, client: ConnectClient) -> None:
+        """Not as Connect does it: the connector goes on where nothing is lost or doubled (resuming.py). To be tried
+        again when it raises: the connector is stopped then."""
+        client.stop(self.source.connector)
+        client.wait_stopped(self.source.connector, RUN_TIMEOUT_S)
+        self.resume(client, SETTLE_LITTLE_S)
 
     def _wait_for_slot(self, conn: psycopg.Connection) -> Lsn:
         """Until Debezium has made the slot; where it begins."""

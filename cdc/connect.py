@@ -16,6 +16,7 @@ import httpx
 from cdc.addresses import ConnectAddress
 from cdc.errors import CaptureError
 
+STOPPED: Final = "STOPPED"
 TIMEOUT_S: Final = 30.0
 REBALANCE_WAIT_S_MAX: Final = 60.0
 REBALANCE_POLL_S: Final = 0.25
@@ -128,9 +129,6 @@ class ConnectClient:
         """Like pause, but the task ends and lets go of the slot."""
         self._call("PUT", f"/connectors/{name}/stop")
 
-    def restart_failed(self, name: str) -> None:
-        self._call("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
-
     def delete(self, name: str) -> bool:
         return self._found("DELETE", f"/connectors/{name}") is not None
 
@@ -142,6 +140,10 @@ class ConnectClient:
     def delete_offsets(self, name: str) -> None:
         """Only a stopped connector may forget where it was."""
         self._call("DELETE", f"/connectors/{name}/offsets")
+
+    def alter_offset(self, name: str, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
+        """Only a stopped connector may be told where it is. Connect cuts off what is left of its tasks first."""
+        self._call("PATCH", f"/connectors/{name}/offsets", {"offsets": [{"partition": partition, "offset": offset}]})
 
     def wait(self, name: str, timeout_s: float) -> ConnectorStatus:
         """Until it runs; a failure that lasts is raised with its cause."""
@@ -165,7 +167,7 @@ class ConnectClient:
     def wait_stopped(self, name: str, timeout_s: float) -> None:
         """Until no task of it is left."""
         deadline = time.monotonic() + timeout_s
-        while (status := self.status(name)) is not None and (status.state != "STOPPED" or status.tasks):
+        while (status := self.status(name)) is not None and (status.state != STOPPED or status.tasks):
             if time.monotonic() > deadline:
                 raise CaptureError(
                     f"connector {name} did not stop within {timeout_s:g} s",
@@ -177,7 +179,7 @@ class ConnectClient:
     def _found(self, method: str, path: str) -> Any:
         return self._call(method, path, missing_ok=True)
 
-    def _call(self, method: str, path: str, body: Mapping[str, str] | None = None, missing_ok: bool = False) -> Any:
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, missing_ok: bool = False) -> Any:
         deadline = time.monotonic() + REBALANCE_WAIT_S_MAX
         while True:
             try:

@@ -84,8 +84,9 @@ class ConnectorConfig:
     queue_bytes_max: int = 128 * 1024 * 1024
     snapshot_fetch_rows: int = 10_240
     incremental_chunk_rows: int = 4_096
-    retries_max: int = 10
-    """Of the connection, before the task fails and Headwater's own restart with backoff takes over."""
+    retries_max: int = 0
+    """None of Debezium's own: it would go on inside a transaction, and mistake the place (resuming.py). The task fails,
+    and Headwater's restart with backoff sets it right first."""
     retry_wait_ms: int = 2_000
     slot_retries_max: int = 30
     """A killed worker's walsender holds the slot until Postgres notices."""

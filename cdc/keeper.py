@@ -39,6 +39,8 @@ class CaptureKeeper:
         self._tracker = SnapshotTracker(ChangeLog(capture.kafka, capture.source))
         self._half_begun = False
         """A new beginning that was not brought to its end: the connector may be gone."""
+        self._half_restarted = False
+        """A restart that was not brought to its end: the connector may be stopped, which is no failure."""
 
     def step(self, now: float) -> Look:
         """One look, and at most one deed. Raises HeadwaterError when something cannot be asked: try again later."""
@@ -61,6 +63,9 @@ class CaptureKeeper:
                 self._half_begun = False
                 return Look(Deed.BEGAN_ANEW, snapshot, decision.reason)
             if decision.restart:
-                client.restart_failed(self._capture.source.connector)
+                self._half_restarted = True
+            if self._half_restarted:
+                self._capture.restart(client)
+                self._half_restarted = False
                 return Look(Deed.RESTARTED, snapshot, decision.reason, decision.mending.attempts)
         return Look(Deed.GAVE_UP if decision.fatal else Deed.NOTHING, snapshot, decision.reason)

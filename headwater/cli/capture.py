@@ -69,12 +69,12 @@ def resume() -> None:
 
 
 def restart() -> None:
-    """Restart what has failed."""
+    """Stop it and let it go on, also when it has failed."""
     from cdc.connect import ConnectClient
 
     capture = _capture()
     with ConnectClient(capture.connect) as client:
-        client.restart_failed(capture.source.connector)
+        capture.restart(client)
     line("restarted")
 
 

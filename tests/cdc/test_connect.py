@@ -140,12 +140,11 @@ def test_a_rebalance_is_not_waited_out_for_ever(monkeypatch: pytest.MonkeyPatch)
 )
 def test_a_refusal_says_what_was_refused_and_why(answer: httpx.Response, detail: str) -> None:
     client, asked = answering(answer)
-    with pytest.raises(CaptureError, match="Kafka Connect refused POST /connectors/c/restart") as raised:
-        client.restart_failed("c")
+    with pytest.raises(CaptureError, match="Kafka Connect refused PUT /connectors/c/stop") as raised:
+        client.stop("c")
     assert detail in raised.value.detail
     assert "headwater logs connect" in raised.value.hint
     assert len(asked) == 1
-    assert dict(asked[0].url.params) == {"includeTasks": "true", "onlyFailed": "true"}
 
 
 def test_who_does_not_answer_is_named() -> None:

@@ -53,3 +53,19 @@ def test_another_transaction_between_them() -> None:
     end = End(Position(1, 2), "7:500", Lsn(510), NOW, 1, {})
     entries: list[Entry] = [insert(1, 10), end, insert(3, 10)]
     assert list(without_repeats(entries)) == entries
+
+
+def test_a_number_that_the_transaction_has_passed_is_left_out() -> None:
+    rows = [replace(insert(n, n), key=None, order=order) for n, order in enumerate([1, 2, 3, 2, 3, 4], start=1)]
+    assert list(without_repeats(rows)) == [*rows[:3], rows[5]]
+
+
+def test_numbers_begin_again_in_another_transaction() -> None:
+    rows = [replace(insert(n, n), xid=n, order=1) for n in (1, 2, 3)]
+    assert list(without_repeats(rows)) == rows
+
+
+def test_a_row_of_a_snapshot_between_them() -> None:
+    read = replace(insert(3, 30), op=Op.READ, xid=None, order=None)
+    rows = [insert(1, 10), insert(2, 11), read, replace(insert(4, 11), order=2), insert(5, 12)]
+    assert list(without_repeats(rows)) == [*rows[:3], rows[4]]

@@ -20,6 +20,7 @@ from cdc.envelope import parse
 from cdc.errors import DecodeError
 from cdc.events import ChangeEvent, DeadLetter, Op, Record, TableName
 from cdc.position import Position
+from cdc.repeats import without_repeats
 from views.arrangement import Arrangement, Output, Writing
 from views.keys import shards_of
 from views.maintain.schema_changes import SchemaChanged, differences
@@ -97,7 +98,8 @@ class MirrorNode(Node):
         return arrangement.step(epoch, lambda writing: gathered(self._work(writing, letters)))
 
     def _work(self, writing: Writing, letters: Letters) -> Iterator[pa.Table]:
-        events = (event for event in self._events(letters) if event.position.offset >= self._skip_before)
+        changes = without_repeats(self._events(letters))
+        events = (event for event in changes if event.position.offset >= self._skip_before)
         for piece in _sliced_events(events):
             yield from self.mirror.work(writing, piece)
 

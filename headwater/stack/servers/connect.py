@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import httpx
 
 from cdc.addresses import ConnectAddress
+from cdc.cut_off import set_all_right
 from headwater.stack.process import Command
 from headwater.stack.servers import kafka
 from headwater.stack.site import Site, jvm
+
+GROUP: Final = "headwater-connect"
+OFFSETS_TOPIC: Final = "headwater.connect.offsets"
 
 
 class Connect:
@@ -16,6 +22,8 @@ class Connect:
     needs = ("kafka",)
 
     def prepare(self, site: Site) -> None:
+        # Connect starts its connectors without asking: what was cut off is set right before.
+        set_all_right(kafka.address(site), OFFSETS_TOPIC, GROUP)
         properties = site.folder("connect") / "connect.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in _properties(site).items()))
 
@@ -36,13 +44,13 @@ def _properties(site: Site) -> dict[str, object]:
     json = "org.apache.kafka.connect.json.JsonConverter"
     return {
         "bootstrap.servers": kafka.address(site).bootstrap,
-        "group.id": "headwater-connect",
+        "group.id": GROUP,
         "listeners": address(site).url,
         "key.converter": json,
         "key.converter.schemas.enable": "false",
         "value.converter": json,
         "value.converter.schemas.enable": "false",
-        "offset.storage.topic": "headwater.connect.offsets",
+        "offset.storage.topic": OFFSETS_TOPIC,
         "config.storage.topic": "headwater.connect.configs",
         "status.storage.topic": "headwater.connect.status",
         "offset.storage.replication.factor": 1,
@@ -55,8 +63,11 @@ def _properties(site: Site) -> dict[str, object]:
         "plugin.path": site.installed["debezium"],
         "plugin.discovery": "service_load",
         "scheduled.rebalance.max.delay.ms": 0,
-        # One worker only: after kill -9 its former self must not be waited for longer than a restart takes.
-        "session.timeout.ms": 6_000,
-        "heartbeat.interval.ms": 2_000,
+        # One worker only. When it is frozen or its broker is gone for a while it must keep its task: Connect would
+        # start it again without asking. It gives its task up when it finds no broker for as long as a heartbeat.
+        "session.timeout.ms": 1_800_000,
+        "heartbeat.interval.ms": 600_000,
+        # After kill -9 its former self must not be waited for longer than a restart takes.
+        "rebalance.timeout.ms": 6_000,
         "task.shutdown.graceful.timeout.ms": 4_000,
     }
