@@ -35,6 +35,7 @@ bench: install ## Run the benchmarks (see docs/benchmarks.md)
 	@$(BIN)/headwater bench freshness
 	@$(BIN)/headwater bench sinks
 	@$(BIN)/headwater bench delivery
+	@$(BIN)/headwater bench alerts
 
 lint: install ## Check style, types and the direction of imports
 	@$(BIN)/ruff check --quiet .

@@ -7,7 +7,10 @@ that look at it in vain and more copies of it; the choice weighs both, by what w
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Container, Iterable
 from enum import IntEnum
+from math import prod
 from typing import Final, NamedTuple, TypeAlias
 
 from alerts.matcher.cells import covers
@@ -21,6 +24,10 @@ COPY_COST: Final = 2e-4
 BANDS_MAX: Final = 8
 SHARE_MAX: Final = 0.8
 """An option that more of the rows have than this is none."""
+LOOKS_MIN: Final = 100
+LOOKS_MAX: Final = 600
+CONJUNCTIONS_PER_LOOK: Final = 400
+"""Combinations of its tokens that a row is looked up by, on average: more are worth it when more is filed."""
 
 
 class Dimension(IntEnum):
@@ -31,6 +38,9 @@ class Dimension(IntEnum):
 
 Dim: TypeAlias = tuple[int, int, int]
 """Dimension; probe, level or scale; level of a band."""
+
+
+Shape: TypeAlias = tuple[Dim, ...]
 
 
 class Option(NamedTuple):
@@ -45,6 +55,10 @@ class Anchor(NamedTuple):
     """By dimension; none when every row must look."""
     literals: tuple[int, ...]
     """Which literal each is of."""
+
+
+NOWHERE: Final = Anchor((), ())
+"""Every row must look."""
 
 
 def options(literal: Literal, observed: Observed) -> list[Option]:
@@ -78,22 +92,49 @@ def _bands(literal: Between, observed: Observed) -> list[Option]:
     return made
 
 
-def choose(literals: list[tuple[int, list[Option]]]) -> Anchor:
-    """The best option, then the best to add to it, and again."""
+def choose(literals: list[tuple[int, list[Option]]], allowed: Container[Shape] | None = None) -> Anchor:
+    """The best option, then the best to add to it, and again. `allowed` are the combinations to end with, if given."""
+    best, ended = 1.0 + COPY_COST, NOWHERE
     chosen: list[tuple[int, Option]] = []
-    share, copies, best = 1.0, 1, 1.0 + COPY_COST
+    share, copies, taken = 1.0, 1, set()
     while len(chosen) < LITERALS_MAX:
         found: tuple[int, Option] | None = None
         for number, each in literals:
-            if any(number == taken for taken, _ in chosen):
+            if number in taken:
                 continue
             for option in each:
-                score = share * option.share + COPY_COST * copies * len(option.tokens)
-                if score < best and copies * len(option.tokens) <= COPIES_MAX:
+                more = copies * len(option.tokens)
+                score = share * option.share + COPY_COST * more
+                if score < best and more <= COPIES_MAX:
                     best, found = score, (number, option)
         if found is None:
             break
         chosen.append(found)
+        taken.add(found[0])
         share, copies = share * found[1].share, copies * len(found[1].tokens)
-    chosen.sort(key=lambda taken: (taken[1].dim, taken[0]))
-    return Anchor(tuple(option for _, option in chosen), tuple(number for number, _ in chosen))
+        made = sorted(chosen, key=_by_dim)
+        if allowed is None or len(made) == 1 or tuple(option.dim for _, option in made) in allowed:
+            ended = Anchor(tuple(option for _, option in made), tuple(number for number, _ in made))
+    return ended
+
+
+def _by_dim(chosen: tuple[int, Option]) -> tuple[Dim, int]:
+    return chosen[1].dim, chosen[0]
+
+
+def shapes_worth(chosen: Iterable[Anchor], filed: int, tokens: Callable[[Dim], float]) -> set[Shape]:
+    """The shapes that most conjunctions would be filed under, as many as a row has time to look up.
+
+    `filed` is how many conjunctions there are, `tokens` says how many a row has in a dimension.
+    """
+    wanted = Counter(tuple(option.dim for option in anchor.options) for anchor in chosen)
+    dims = {dim for shape in wanted for dim in shape}
+    made: set[Shape] = set()
+    looks, most = sum(map(tokens, dims)), max(LOOKS_MIN, min(LOOKS_MAX, filed / CONJUNCTIONS_PER_LOOK))
+    costs = {shape: prod(map(tokens, shape)) for shape in wanted if len(shape) > 1}
+    for shape in sorted(costs, key=lambda shape: (costs[shape] / wanted[shape], shape)):
+        looks += costs[shape]
+        if looks > most:
+            break
+        made.add(shape)
+    return made

@@ -6,7 +6,7 @@ the same number whoever works it out.
 
 from __future__ import annotations
 
-from math import asin, cos, degrees, floor, pi, radians, sin
+from math import asin, cos, degrees, floor, frexp, pi, radians, sin
 from typing import Final, NamedTuple
 
 from alerts.matcher.literals import Inside, Within
@@ -42,7 +42,9 @@ def covers(literal: Within | Inside) -> list[Cover]:
     """The finest covers of few cells; none when it is wider than the coarsest allow."""
     areas = _circle(literal) if isinstance(literal, Within) else _box(literal)
     made: list[Cover] = []
-    for level in range(len(SIZES_DEGREES) - 1, -1, -1):
+    widest = max(max(area.north - area.south, area.east - area.west) for area in areas)
+    finest = max(0, min(len(SIZES_DEGREES) - 1, 6 - frexp(widest)[1]))  # about four cells across
+    for level in range(finest, -1, -1):
         size = SIZES_DEGREES[level]
         if sum(_count(area, size) for area in areas) <= CELLS_MAX:
             cells = tuple(sorted({number for area in areas for number in _cells(area, size)}))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable, Iterable
+from functools import lru_cache
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from alerts.matcher.anchors import Dim, choose, options
+from alerts.matcher.anchors import Dim, Option, Shape, choose, options, shapes_worth
 from alerts.matcher.filing import keys_of, laid_out
 from alerts.matcher.lexicon import Lexicon
 from alerts.matcher.literals import Between, Compiler, Literal
@@ -23,6 +24,9 @@ from search.index import IndexDefinition
 from search.query import Query
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+
+SHAPED_FROM: Final = 10_000
+"""Conjunctions that the shapes of keys are chosen by."""
 
 
 class Draft:
@@ -95,6 +99,12 @@ class Draft:
             "ids_places": by_id.astype(np.int32),
         }
 
+    def _shapes(self, ways: list[list[Option]], observed: Observed) -> set[Shape]:
+        """Worked out on some of the conjunctions."""
+        some = self._conjunctions[:: len(self._conjunctions) // SHAPED_FROM + 1]
+        anchors = [choose([(n, ways[n]) for n in numbers if ways[n]]) for _, numbers, _ in some]
+        return shapes_worth(anchors, len(self._conjunctions), lru_cache(lambda dim: observed.tokens(dim[0], dim[1])))
+
     def _filed(self, observed: Observed) -> Arrays:
         """Every conjunction under the keys of its anchor, and all programs of a key side by side."""
         literals = list(self._literals)
@@ -104,8 +114,9 @@ class Draft:
         shapes: dict[tuple[int, ...], int] = {}
         filed_shape, filed_tokens, filed_as = array("i"), array("q"), array("i")
         words, starts = array("q"), array("q", [0])
+        allowed = self._shapes(ways, observed)
         for query, numbers, is_exact in self._conjunctions:
-            anchor = choose([(number, ways[number]) for number in numbers if ways[number]])
+            anchor = choose([(number, ways[number]) for number in numbers if ways[number]], allowed)
             shape = tuple(dims.setdefault(option.dim, len(dims)) for option in anchor.options)
             shape_number = shapes.setdefault(shape, len(shapes))
             share = {number: option.share for number, option in zip(anchor.literals, anchor.options, strict=True)}

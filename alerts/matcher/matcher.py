@@ -120,7 +120,7 @@ class Matcher:
             entries.extend(self._later.pop().entries())
         draft = Draft(self._definition, self._lexicon)
         draft.add_all(entries)
-        arrays = draft.arrays(self._reader.read(self._seen[:SEEN_MAX]))
+        arrays = draft.arrays(self._reader.read(self._seen[: len(entries)]))
         self._later.append(Segment(self._definition, arrays, draft.watched, draft.queries.__getitem__))
         self._pending = {}
         if len(self._present) < len(self._lexicon):

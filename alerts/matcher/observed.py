@@ -28,8 +28,8 @@ class Observed:
     def __init__(self, rows: Rows, lexicon: Lexicon, asked: Iterable[Between]) -> None:
         self._rows = max(1, len(rows))
         self._terms = np.bincount(rows.terms, minlength=len(lexicon)) if len(rows.terms) else np.zeros(len(lexicon))
-        probes = lexicon.probes_of()
-        self._prior = 1.0 / (1.0 + np.bincount(probes, minlength=len(lexicon.probes)))[probes]
+        self._probes = lexicon.probes_of()
+        self._prior = 1.0 / (1.0 + np.bincount(self._probes, minlength=len(lexicon.probes)))[self._probes]
         self._cells = _counted_cells(rows.points)
         self._placed = max(1, int(np.isfinite(rows.points).sum()) // 2)
         self._guessed = len(rows) == 0
@@ -45,6 +45,12 @@ class Observed:
 
     def _term(self, term: int) -> float:
         return float((self._terms[term] + self._prior[term]) / (self._rows + 1))
+
+    def tokens(self, kind: int, which: int) -> float:
+        """How many a row has: of a probe's terms (kind 0), cells of a level (1) or codes of a scale (2)."""
+        if kind == 0:
+            return max(1.0, float(self._terms[self._probes == which].sum()) / self._rows)
+        return 1.0 if kind == 1 else max(1.0, len(self._codes[which]) / self._rows)
 
     def cover(self, cover: Cover) -> float:
         counts, size = self._cells[cover.level], SIZES_DEGREES[cover.level]

@@ -20,8 +20,10 @@ from alerts.matcher.probes import Told, raw_of, told_by
 from alerts.matcher.tokens import Numbers
 from search.index import IndexDefinition, Row
 
-ANSWERS_MAX: Final = 50_000
-"""Remembered of each probe."""
+ANSWERS_MAX: Final = 10_000
+"""Values remembered of each probe, with their terms."""
+TERMS_MAX: Final = 100_000
+"""Terms remembered of each probe, those included that nobody asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +102,14 @@ class Reader:
         self._generation = lexicon.generation
 
 
+_ABSENT: Final = frozenset([ABSENT])
 _NOWHERE: Final = (float("nan"), float("nan"))
 
 
 def _answer(raw: Callable[[Row], Sequence[Any]], told: Told, probe: int, lexicon: Lexicon) -> _Answer:
     """The terms of one probe in a row, each once."""
     known: dict[Any, frozenset[int]] = {}
+    numbers: dict[str, int] = {}
     nothing: frozenset[int] = frozenset()
 
     def of_value(value: Any) -> frozenset[int]:
@@ -113,8 +117,15 @@ def _answer(raw: Callable[[Row], Sequence[Any]], told: Told, probe: int, lexicon
         if found is None:
             if len(known) >= ANSWERS_MAX:
                 known.clear()
-            numbers = (lexicon.find(probe, key) for key in told(value))
-            found = known[value] = frozenset(number for number in numbers if number != ABSENT)
+            found = known[value] = frozenset(map(of_key, told(value))) - _ABSENT
+        return found
+
+    def of_key(key: str) -> int:
+        found = numbers.get(key)
+        if found is None:
+            if len(numbers) >= TERMS_MAX:
+                numbers.clear()
+            found = numbers[key] = lexicon.find(probe, key)
         return found
 
     def answer(row: Row) -> Iterable[int]:

@@ -197,7 +197,44 @@ def delivery(
     _print_machine(found["conditions"].machine)
 
 
-BENCHES: Final[tuple[Callable[..., None], ...]] = (capture, views, freshness, sinks, reads, delivery)
+def alerts(
+    sizes: Annotated[
+        str, typer.Option("--sizes", help="Numbers of subscriptions, separated by commas.")
+    ] = "10000,100000,1000000",
+    events: Annotated[int, typer.Option("--events", min=100, help="Events matched against each.")] = 8_000,
+    lucene: Annotated[
+        str, typer.Option("--lucene", help="Sizes to run Lucene Monitor with as well; empty for none.")
+    ] = "10000,100000,1000000",
+    lucene_events: Annotated[int, typer.Option("--lucene-events", min=10, help="Events it is given.")] = 1_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Deltas a second against many saved searches, beside Lucene Monitor on the same ones. Needs no stack."""
+    from headwater.bench import alerts as bench
+    from headwater.bench import conditions
+    from headwater.plain import plain
+    from headwater.settings import load
+
+    def numbers(text: str) -> tuple[int, ...]:
+        return tuple(int(number) for number in text.split(",") if number)
+
+    plan = bench.AlertsPlan(numbers(sizes), events, numbers(lucene), lucene_events)
+    machine = conditions.machine([], load().stack.java)
+    found = bench.run(machine, _Told(console(stderr=True), quiet=as_json), plan)
+    if as_json:
+        print_json(plain(found))
+        return
+    names = ("events_per_s", "p50_ms", "p99_ms", "matches_per_event", "candidates_per_event", "memory_mb", "live_s")
+    lines = [
+        (workload, f"{int(size):,}", *(f"{each[name]:,}" for name in names), f"{each.get('ratio', '')}")
+        for workload in ("property", "product_watch")
+        for size, each in found[workload].items()
+    ]
+    table(("workload", "subscriptions", *names, "x Lucene Monitor"), lines)
+    line(found["conditions"].lucene)
+    _print_machine(machine)
+
+
+BENCHES: Final[tuple[Callable[..., None], ...]] = (capture, views, freshness, sinks, reads, alerts, delivery)
 
 
 def register(app: typer.Typer) -> None:

@@ -65,6 +65,7 @@ def _redis(files: Sequence[Path], folder: Path) -> None:
 
 _UNPACKERS: Final[dict[str, Callable[[Sequence[Path], Path], None]]] = {
     "kafka": _jars,
+    "lucene-monitor": _jars,
     "debezium": _tarball,
     "elasticsearch": _elasticsearch,
     "postgres": _postgres,

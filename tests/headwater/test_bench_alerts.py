@@ -1,0 +1,78 @@
+"""The bench of alerts: what it draws means the same to the matcher and to the evaluator, its object has every figure
+that is promised, and Lucene Monitor is given the same subscriptions. No figure is judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from alerts.matcher import Matcher, Naive
+from headwater.bench import alerts as bench
+from headwater.bench import conditions, lucene_monitor
+from headwater.bench.alert_workload import LISTING, Workload, product_watch, property_market
+from headwater.bench.progress import Silent
+from headwater.plain import plain
+from search.index import decode_row
+
+FIGURES = {
+    "events_per_s", "p50_ms", "p99_ms", "matches_per_event", "candidates_per_event", "memory_mb", "build_s", "live_s"
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("drawn", [property_market, product_watch])
+def test_what_is_drawn_matches_as_the_evaluator_says(drawn: Callable[..., Workload], tmp_path: Path) -> None:
+    workload, now = drawn(400, 60, seen=100), datetime.now(UTC)
+    changes = bench.decoded(workload.changes, workload.definition)
+    naive = Naive(workload.definition)
+    for entry in workload.entries:
+        naive.put(entry)
+    seen = [decode_row(workload.definition, row) for row in workload.seen]
+    found = Matcher.build(tmp_path, workload.definition, workload.entries, seen).match(changes, now)
+    wanted = naive.match(changes, now)
+    ours, theirs = (
+        {*zip(each.delta.tolist(), each.subscription.tolist(), each.event.tolist(), strict=True)}
+        for each in (found, wanted)
+    )
+    assert ours == theirs
+    assert ours
+
+
+def test_its_object_has_every_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def alone(folder: Path, workload: Workload) -> list[bench.Ran]:
+        return [bench.worked(folder, workload.definition, workload.changes, lambda: None)]
+
+    monkeypatch.setattr(bench, "_spread", alone)
+    plan = bench.AlertsPlan(sizes=(200,), events=100, lucene_sizes=())
+    found = json.loads(json.dumps(plain(bench.run(conditions.machine([], ""), Silent(), plan))))
+    for workload in ("property", "product_watch"):
+        assert set(found[workload]["200"]) >= FIGURES
+    assert found.keys() >= {"lucene_monitor_events_per_s", "ratio", "conditions"}
+    assert found["conditions"]["lucene"] == "left out"
+
+
+def test_lucene_monitor_is_given_the_same_subscriptions() -> None:
+    """What the harness does with its files, done here: every match of the evaluator, and no other."""
+    workload, now = property_market(300, 40, seen=200), datetime.now(UTC)
+    written = lucene_monitor.Written(workload.seen)
+    naive = Naive(LISTING)
+    for entry in workload.entries:
+        naive.put(entry)
+    inserts = [after for before, after in workload.changes if before is None and after is not None]
+    wanted = naive.match(bench.decoded([(None, row) for row in inserts], LISTING), now)
+    lines = {entry.id: written.subscription(entry.id, entry.query) for entry in workload.entries}
+    for delta, subscription in zip(wanted.delta.tolist(), wanted.subscription.tolist(), strict=True):
+        terms = set(written.row(inserts[delta]).split("\t")[1].split(" "))
+        assert any(_lets_through(way, terms) for way in lines[subscription].split("\t")[1:])
+
+
+def _lets_through(conjunction: str, terms: set[str]) -> bool:
+    for literal in conjunction.split(" "):
+        if literal[0] in "+-":
+            field, _, values = literal[1:].partition(":")
+            if (literal[0] == "+") is not any(f"{field}:{value}" in terms for value in values.split("|")):
+                return False
+    return True
