@@ -24,7 +24,8 @@ ANALYSIS: Final = f"1, snowball {version('snowballstemmer')}"
 """Names the rules; kept with every index."""
 WORD_CHARACTERS_MAX: Final = 100
 STEMS_CACHED_MAX: Final = 200_000
-PIECES_CACHED_MAX: Final = 200_000
+PIECES_CHARACTERS_CACHED_MAX: Final = 4_000_000
+"""Of a language's pieces together."""
 TEXTS_CACHED_MAX: Final = 2_000
 LANGUAGES: Final = frozenset(snowballstemmer.algorithms())
 DEFAULT_LANGUAGE: Final = "english"
@@ -98,6 +99,8 @@ class Stems(dict[str, str]):
         self._stemmer, self._lock = snowballstemmer.stemmer(language), Lock()
 
     def __missing__(self, word: str) -> str:
+        if _is_number(word):
+            return word
         if len(self) >= STEMS_CACHED_MAX:
             self.clear()
         with self._lock:  # a stemmer works on one word at a time
@@ -105,13 +108,18 @@ class Stems(dict[str, str]):
         return made
 
 
+def _is_number(word: str) -> bool:
+    """Its own stem in every language. Each is rarely met again, so none is remembered in the place of a word."""
+    return word.isdigit() and word.isascii()
+
+
 @lru_cache(maxsize=len(LANGUAGES))
 def stems_of(language: str) -> Stems:
     return Stems(language)
 
 
-class _Pieces(dict[str, Stemmed]):
-    """What is indexed of each piece of a text between white space, such as `South-facing,`: they come again and again.
+class _Pieces(dict[str, str]):
+    """The stems of each piece of a text between white space, such as `South-facing,`: they come again and again.
 
     White space belongs to no word and folding goes by the character, so a text is what its pieces are, one by one.
     """
@@ -119,31 +127,34 @@ class _Pieces(dict[str, Stemmed]):
     def __init__(self, language: str) -> None:
         super().__init__()
         self._stems = stems_of(language)
+        self.others: dict[str, str] = {}
+        """Of pieces with words that are not their own stem: those."""
+        self.characters = 0
 
-    def __missing__(self, piece: str) -> Stemmed:
+    def __missing__(self, piece: str) -> str:
+        if _is_number(piece):
+            return piece[:WORD_CHARACTERS_MAX]
         found, stems = words(piece), self._stems
-        others = [word for word in found if stems[word] != word]
-        made = Stemmed(" ".join([stems[word] for word in found]), " ".join(others))
-        if len(self) >= PIECES_CACHED_MAX:
-            self.clear()
-        if len(piece) <= WORD_CHARACTERS_MAX:
-            self[piece] = made
+        others = " ".join([word for word in found if stems[word] != word])
+        if others:
+            self.others[piece] = others
+        self.characters += len(piece)
+        self[piece] = made = " ".join([stems[word] for word in found])
         return made
 
 
 @lru_cache(maxsize=len(LANGUAGES))
 def stemmer(language: str) -> Callable[[str], Stemmed]:
-    """Of whole texts."""
-    piece_of = _Pieces(language).__getitem__
+    """Of whole texts. Threads may share it: what one of them remembers too much of, it leaves to the others."""
+    known = _Pieces(language)
 
     def stemmed(text: str) -> Stemmed:
-        pieces = text.split()
-        if not pieces:
-            return Stemmed("", "")
-        stems, others = zip(*map(piece_of, pieces), strict=True)
-        changed = set(others)
-        changed.discard("")
-        return Stemmed(" ".join(filter(None, stems)), " ".join(changed))
+        nonlocal known
+        if known.characters >= PIECES_CHARACTERS_CACHED_MAX:
+            known = _Pieces(language)
+        pieces, mine = text.split(), known
+        stems = " ".join(filter(None, map(mine.__getitem__, pieces)))
+        return Stemmed(stems, " ".join(map(mine.others.__getitem__, mine.others.keys() & pieces)))
 
     return stemmed
 

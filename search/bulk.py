@@ -19,8 +19,8 @@ from elasticsearch import ApiError, Elasticsearch, TransportError
 from cdc.errors import SinkError, SinkUnavailable
 from views.sinks.sink import Change
 
-BYTES_MAX: Final = 2_000_000
-"""Of one request; a larger document goes alone."""
+BYTES_MAX: Final = 1_000_000
+"""Of one request; a larger document goes alone. A chunk has several: most are made while another is under way."""
 ID_BYTES_MAX: Final = 512
 """Elasticsearch's own limit."""
 RETRY_AFTER_S: Final = 1.0
@@ -30,6 +30,7 @@ BLOCKED_RETRY_AFTER_S: Final = 5.0
 _PATHS: Final = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
 _REASON_CHARACTERS_MAX: Final = 300
 _TOO_LARGE: Final = 413
+_BUSY: Final = 429
 _FOR_NOW: Final = frozenset({408, 429, 500, 502, 503, 504})
 _BLOCK: Final = "cluster_block_exception"
 _NO_INDEX: Final = "index_not_found_exception"
@@ -78,6 +79,8 @@ def send(client: Elasticsearch, index: str, items: Sequence[Item], *, refresh: b
     except ApiError as error:
         if error.status_code == _TOO_LARGE and len(items) == 1:
             return [Outcome(Fate.REFUSED, f"the document has {len(body)} bytes, more than Elasticsearch takes")]
+        if error.status_code == _BUSY:  # its memory is full: the garbage of other requests is soon gone
+            return [Outcome(Fate.FOR_NOW, str(error.body)[:_REASON_CHARACTERS_MAX])] * len(items)
         raise unavailable(error) from error
     except TransportError as error:
         raise unavailable(error) from error

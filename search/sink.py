@@ -14,11 +14,9 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
 import msgspec
@@ -50,8 +48,6 @@ from views.sinks.sink import Change, Mark, Refused, SinkKind, TendedSink, ViewSh
 
 TOMBSTONE_HORIZON_S: Final = 7 * 24 * 3600
 PURGE_INTERVAL_S: Final = 3600
-REQUESTS_MAX: Final = 2
-"""Under way at once: with one, the server waits for our documents and we for its answer by turns."""
 ATTEMPTS_MAX: Final = 4
 BACKOFF_S: Final = 0.1
 """Before the second attempt; doubled each time."""
@@ -162,22 +158,22 @@ class ElasticsearchSink(TendedSink):
         self._marks.write(mark)
         return refused
 
-    def _write_all(self, bulks: Iterator[list[Item]], refused: list[Refused]) -> None:
-        """While requests are under way the next is made; no key is in two of them. Visible at the end."""
-        first, second = next(bulks, None), next(bulks, None)
-        if first is None:
+    def _write_all(self, bulks: Iterator[tuple[list[Item], bool]], refused: list[Refused]) -> None:
+        """While a request is under way the next one is made. Visible at the end.
+
+        Two under way at once let Elasticsearch write two segments a refresh, and spend half as much again on merging.
+        """
+        items, is_last = next(bulks, ([], True))
+        if is_last:
+            if items:
+                self._write(items, refused, refresh=True)
             return
-        if second is None:
-            self._write(first, refused, refresh=True)
-            return
-        with ThreadPoolExecutor(REQUESTS_MAX) as senders:
-            under_way: deque[Future[None]] = deque()
-            for items in chain((first, second), bulks):
-                if len(under_way) == REQUESTS_MAX:
-                    under_way.popleft().result()
-                under_way.append(senders.submit(self._write, items, refused))
-            for request in under_way:
-                request.result()
+        with ThreadPoolExecutor(1) as sender:
+            under_way = sender.submit(self._write, items, refused)
+            for items, _ in bulks:
+                under_way.result()
+                under_way = sender.submit(self._write, items, refused)
+            under_way.result()
         self._refresh()
 
     def _refresh(self) -> None:
@@ -186,20 +182,20 @@ class ElasticsearchSink(TendedSink):
         except (ApiError, TransportError) as error:
             raise unavailable(error) from error
 
-    def _bulks(self, changes: Sequence[Change], refused: list[Refused]) -> Iterator[list[Item]]:
-        """The newest change of each key, in requests of a limited size."""
+    def _bulks(self, changes: Sequence[Change], refused: list[Refused]) -> Iterator[tuple[list[Item], bool]]:
+        """The newest change of each key, in requests of a limited size; and whether each is the last."""
         items: list[Item] = []
         size = 0
         for change in newest(changes):
             body = self._body(change, refused)
             if items and size + len(body) > BYTES_MAX:
-                yield items
+                yield items, False
                 items, size = [], 0
             if body:
                 items.append(Item(change, body))
                 size += len(body)
         if items:
-            yield items
+            yield items, True
 
     def _body(self, change: Change, refused: list[Refused]) -> bytes:
         """Nothing for a row that is no document of this index."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import snowballstemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -131,6 +132,12 @@ def test_digits_are_scaled_as_numbers_are(number: object, scale: int) -> None:
             assert scaled_digits(text.encode(), scale) == wanted
 
 
+@pytest.mark.parametrize("language", sorted(analysis.LANGUAGES))
+@given(st.from_regex(r"\A[0-9]{1,20}\Z"))
+def test_a_number_is_its_own_stem(language: str, number: str) -> None:
+    assert snowballstemmer.stemmer(language).stemWord(number) == number == stems_of(language)[number]
+
+
 @given(st.text(max_size=60))
 def test_a_text_is_what_its_pieces_are(text: str) -> None:
     stems, found = stems_of("english"), words(text)
@@ -140,7 +147,7 @@ def test_a_text_is_what_its_pieces_are(text: str) -> None:
 
 
 def test_pieces_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analysis, "PIECES_CACHED_MAX", 3)
+    monkeypatch.setattr(analysis, "PIECES_CHARACTERS_CACHED_MAX", 15)
     stemmed = stemmer("danish")
     text = "gardens seas views houses rivers " * 3
     assert (

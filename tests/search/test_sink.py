@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from elasticsearch import Elasticsearch
+from elastic_transport import ApiResponseMeta, HttpHeaders, NodeConfig
+from elasticsearch import ApiError, Elasticsearch
 
 from cdc.errors import SinkError, SinkUnavailable
 from search.address import ElasticsearchAddress
@@ -303,6 +304,28 @@ def test_only_what_failed_is_sent_again() -> None:
     assert busy_sink(client, slept).apply([change(n, n) for n in range(8)], MARK) == []
     assert client.sent == [8, 4, 2]
     assert slept == [0.1, 0.2]
+
+
+def test_a_request_that_is_too_much_for_now_is_sent_again() -> None:
+    """Elasticsearch answers 429 to all of it when its memory is full."""
+    client, slept, refusals = BusyClient(0), list[float](), 2
+    bulk = client.bulk
+
+    def full(*, operations: bytes, **more: Any) -> dict[str, Any]:
+        nonlocal refusals
+        refusals -= 1
+        if refusals < 0:
+            return bulk(operations=operations, **more)
+        meta = ApiResponseMeta(429, "1.1", HttpHeaders(), 0.0, NodeConfig("http", "localhost", 9200))
+        raise ApiError("circuit_breaking_exception", meta, {"error": {"reason": "data too large"}})
+
+    client.bulk = full  # type: ignore[method-assign]
+    assert busy_sink(client, slept).apply([change(n, n) for n in range(8)], MARK) == []
+    assert (client.sent, slept) == ([8], [0.1, 0.2])
+    refusals = ATTEMPTS_MAX
+    with pytest.raises(SinkUnavailable, match="did not take 8 of 8 rows") as caught:
+        busy_sink(client, slept).apply([change(n, n) for n in range(8)], MARK)
+    assert "data too large" in caught.value.detail
 
 
 def test_a_server_that_stays_busy_asks_for_patience() -> None:
