@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,6 +23,7 @@ from headwater.api.shapes import Shapes
 from headwater.deployment import Deployment
 from headwater.known_views import KnownViews, Views
 from headwater.settings.alerts import AlertsSettings
+from headwater.targets import target_check
 from search.explain import Explanation, explain
 from search.index import decode_row
 from search.query import resolve
@@ -59,7 +60,8 @@ class SavedSearches:
 
     @classmethod
     def of(cls, deployment: Deployment, shapes: Shapes) -> SavedSearches:
-        return cls(deployment.postgres, KnownViews(deployment, shapes), deployment.settings.alerts)
+        settings = deployment.settings
+        return cls(deployment.postgres, KnownViews(deployment, shapes), settings.alerts, target_check(settings))
 
     def create(self, owner: str, given: Mapping[str, Any]) -> SavedSearch:
         wish = self._read(given)
@@ -175,17 +177,22 @@ class SavedSearches:
         query = read_query(wish.query, self._views.definition(wish.view))
         return lambda: self._views.count(wish.view, query) or 0
 
-    @contextmanager
-    def _connected(self) -> Iterator[psycopg.Connection]:
-        try:
-            with connect(self._postgres) as conn, explained(conn):
-                yield conn
-        except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:
-            raise SourceError(
-                f"database {self._postgres.database} has no saved searches yet",
-                detail=str(error).strip().splitlines()[0],
-                hint="headwater migrate up",
-            ) from error
+    def _connected(self) -> AbstractContextManager[psycopg.Connection]:
+        return connected(self._postgres)
+
+
+@contextmanager
+def connected(postgres: PostgresAddress) -> Iterator[psycopg.Connection]:
+    """Raises SourceError where Headwater's schema is not there, or too old for saved searches."""
+    try:
+        with connect(postgres) as conn, explained(conn):
+            yield conn
+    except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:
+        raise SourceError(
+            f"database {postgres.database} has no saved searches yet",
+            detail=str(error).strip().splitlines()[0],
+            hint="headwater migrate up",
+        ) from error
 
 
 def told_explanation(found: Explained) -> dict[str, Any]:

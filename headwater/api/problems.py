@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
+from alerts.channels.channel import TargetRefused
 from alerts.refusals import NoSuchSearch, QueryTooBroad, TooManySearches
 from cdc.errors import ConfigurationError, HeadwaterError, SinkUnavailable, ViewError
 from search.errors import CursorExpired, CursorRefused, QueryRefused
@@ -40,6 +41,7 @@ _STATUS: Final[tuple[tuple[type[HeadwaterError], int], ...]] = (
     (NoSuchSearch, 404),
     (TooManySearches, 409),
     (QueryTooBroad, 400),
+    (TargetRefused, 400),
     (Unauthorized, 401),
     (Forbidden, 403),
     (TooMany, 429),

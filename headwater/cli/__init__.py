@@ -38,6 +38,7 @@ VERBS: Final = (
     "headwater.cli.verify",
     "headwater.cli.keys",
     "headwater.cli.alerts",
+    "headwater.cli.quiet",
     "headwater.cli.deadletters",
     "headwater.cli.demo",
     "headwater.cli.maintain",

@@ -1,0 +1,79 @@
+"""`headwater quiet begin|end|list`: nobody is told of what is committed meanwhile. For bulk loads and clean-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.output import JsonOption, line, print_json, table
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from alerts.quiet import Stretch
+
+ViewOption = Annotated[str, typer.Option("--view", metavar="VIEW", help="Only alerts of this view; else of all.")]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="For people.")]
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="Stretches of time that no alert tells of.")
+    verbs.command("begin")(begin)
+    verbs.command("end")(end)
+    verbs.command("list")(list_stretches)
+    app.add_typer(verbs, name="quiet")
+
+
+def begin(view: ViewOption = "", reason: ReasonOption = "", as_json: JsonOption = False) -> None:
+    """From now on nobody is told, until `headwater quiet end`. What is committed before this returns is still told."""
+    from alerts import quiet
+
+    with _connected() as conn:
+        made = quiet.begin(conn, view or None, reason)
+    if as_json:
+        print_json(made)
+    else:
+        line(f"{made.view or 'all views'}: quiet since {made.began_at:%Y-%m-%d %H:%M:%SZ}")
+
+
+def end(view: ViewOption = "", as_json: JsonOption = False) -> None:
+    """Alerts tell again; what was committed meanwhile stays untold."""
+    from alerts import quiet
+
+    with _connected() as conn:
+        ended = quiet.end(conn, view or None)
+    if as_json:
+        print_json({"ended": ended})
+    for stretch in () if as_json else ended:
+        line(f"{stretch.view or 'all views'}: quiet from {stretch.began_at:%H:%M:%S} to {stretch.ended_at:%H:%M:%SZ}")
+
+
+def list_stretches(as_json: JsonOption = False) -> None:
+    """The last stretches, newest first."""
+    from alerts import quiet
+
+    with _connected() as conn:
+        found = quiet.listed(conn)
+    if as_json:
+        print_json({"quiet": found})
+    else:
+        table(("view", "began", "ended", "reason"), [_row(stretch) for stretch in found])
+
+
+def _row(stretch: Stretch) -> tuple[str, str, str, str]:
+    ended = f"{stretch.ended_at:%Y-%m-%d %H:%M:%SZ}" if stretch.ended_at else "still quiet"
+    return stretch.view or "all", f"{stretch.began_at:%Y-%m-%d %H:%M:%SZ}", ended, stretch.reason
+
+
+@contextmanager
+def _connected() -> Iterator[psycopg.Connection]:
+    from headwater.deployment import Deployment
+    from headwater.saved_searches import connected
+    from headwater.settings import load
+
+    with connected(Deployment.resolve(load()).postgres) as conn:
+        conn.execute("set time zone 'UTC'")
+        yield conn

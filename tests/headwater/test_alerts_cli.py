@@ -1,0 +1,141 @@
+"""`headwater alerts` and `headwater quiet` as people call them, in a real database; the views are made up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from alerts.channels.channel import TargetRefused
+from alerts.outbox import record
+from cdc.addresses import PostgresAddress
+from cdc.errors import ConfigurationError
+from headwater import cli
+from headwater.cli.alerts import parse_fields
+from headwater.deployment import Deployment
+from headwater.migrate import migrate
+from headwater.saved_searches import SavedSearches
+from headwater.settings import Settings
+from headwater.targets import target_check
+from tests.alerts.store.wishes import match, wish
+from tests.headwater.test_alerts_api import MadeUp
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_fields_are_read_by_their_sort() -> None:
+    assert parse_fields(["events=entered, left", "digest_hour=9", "paused=true", "label=a=b", "quiet_from="]) == {
+        "events": ["entered", "left"],
+        "digest_hour": 9,
+        "paused": True,
+        "label": "a=b",
+        "quiet_from": None,
+    }
+    for word in ("channel", "chanel=feed"):
+        with pytest.raises(ConfigurationError, match="not a field") as caught:
+            parse_fields([word])
+        assert "channel" in caught.value.hint
+
+
+def test_a_target_is_refused_when_it_is_saved() -> None:
+    check = target_check(Settings())
+    with pytest.raises(ConfigurationError, match="no mail"):
+        check(wish(channel="email", target="ada@example.com"))
+    with pytest.raises(TargetRefused):
+        check(wish(channel="webhook", target="https://user:password@example.com/"))
+    check(wish(channel="webhook", target="https://example.com/hook"))
+    check(wish())
+    mail = Settings.model_validate({"mail": {"host": "mail.example.com", "sender": "news@example.com"}})
+    target_check(mail)(wish(channel="email", target="ada@example.com"))
+    with pytest.raises(TargetRefused):
+        target_check(mail)(wish(channel="email", target="ada@exa mple@com"))
+
+
+@pytest.mark.stack
+class TestVerbs:
+    @pytest.fixture
+    def run(
+        self,
+        deployment: Deployment,
+        postgres: PostgresAddress,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> Run:
+        mine = replace(deployment, postgres=postgres)
+        monkeypatch.setattr(Deployment, "resolve", lambda _settings: mine)
+        monkeypatch.setattr(SavedSearches, "of", lambda *_given: SavedSearches(postgres, MadeUp()))
+
+        def run(*arguments: str) -> tuple[int, str, str]:
+            code = cli.run(list(arguments))
+            told = capsys.readouterr()
+            return code, told.out, told.err
+
+        return run
+
+    def asked(self, run: Run, *arguments: str) -> Any:
+        code, out, err = run("alerts", *arguments, "--json")
+        assert code == 0, err + out
+        return json.loads(out)
+
+    def test_a_search_from_its_saving_to_its_end(self, run: Run, postgres: PostgresAddress) -> None:
+        migrate(postgres)
+        made = self.asked(run, "add", "listing", "city:paris", "--owner", "ada", "--set", "label=Paris")
+        id_ = str(made["id"])
+        assert (made["owner"], made["label"], made["state"]) == ("ada", "Paris", "active")
+        assert self.asked(run, "show", id_) == made
+        assert self.asked(run, "add", "listing", "*")["owner"] == "local"
+        assert [each["owner"] for each in self.asked(run, "list")["alerts"]] == ["ada", "local"]
+        assert [each["id"] for each in self.asked(run, "list", "--owner", "ada")["alerts"]] == [made["id"]]
+        assert self.asked(run, "edit", id_, "--set", "frequency=daily", "--set", "query=city:lyon")["query_text"] == (
+            "city:lyon"
+        )
+        assert self.asked(run, "pause", id_)["state"] == "paused"
+        assert self.asked(run, "resume", id_)["state"] == "active"
+        code, out, _ = run("alerts", "list")
+        assert code == 0
+        assert out.splitlines()[1].split()[:5] == [id_, "ada", "active", "listing", "city:lyon"]
+        code, out, _ = run("alerts", "show", id_)
+        assert "query_text: city:lyon" in out
+        assert run("alerts", "remove", id_)[:2] == (0, f"saved search {id_} is removed\n")
+        code, out, _ = run("alerts", "show", id_, "--json")
+        assert (code, json.loads(out)["error"]["fact"]) == (1, f"no saved search {id_}")
+
+    def test_a_preview_and_the_reasons(self, run: Run, postgres: PostgresAddress) -> None:
+        migrate(postgres)
+        found = self.asked(run, "preview", "listing", "city:paris price:..500", "--days", "10")
+        assert (found["matching"], found["events"]) == (20, {"entered": 2})
+        code, out, _ = run("alerts", "preview", "listing", "city:paris price:..500", "--days", "10")
+        assert (code, out.splitlines()[:2]) == (0, ["matching now: 20", "in the last 10.0 days: 2 entered"])
+        id_ = self.asked(run, "add", "listing", "price:..500")["id"]
+        with psycopg.connect(postgres.conninfo(), autocommit=True) as conn:
+            record(conn, "listing", 1, [match(id_)])
+        found = self.asked(run, "explain", str(id_), "1")
+        assert (found["matches"], found["news"][0]["event"]) == (False, "entered")
+        code, out, _ = run("alerts", "explain", str(id_), "1")
+        assert out.startswith("no  price:..500")
+        assert "entered (is new), waiting" in out
+        assert "no row of listing" in run("alerts", "explain", str(id_), "2")[1]
+
+    def test_quiet(self, run: Run, postgres: PostgresAddress) -> None:
+        migrate(postgres)
+        code, out, _ = run("quiet", "begin", "--view", "listing", "--reason", "bulk load")
+        assert (code, out.startswith("listing: quiet since")) == (0, True)
+        [stretch] = json.loads(run("quiet", "list", "--json")[1])["quiet"]
+        assert (stretch["view"], stretch["reason"], stretch["ended_at"]) == ("listing", "bulk load", None)
+        assert run("quiet", "end")[0] == 2, "all views are not quiet, one is"
+        assert run("quiet", "end", "--view", "listing")[0] == 0
+        assert "still quiet" not in run("quiet", "list")[1]
+
+    def test_what_cannot_be_is_explained(self, run: Run, postgres: PostgresAddress) -> None:
+        code, _, err = run("alerts", "list")
+        assert code == 1
+        assert "headwater migrate up" in err
+        migrate(postgres)
+        code, _, err = run("alerts", "add", "listing", "prise:1")
+        assert code != 0
+        assert "did you mean price" in err
+        assert run("alerts", "add", "listing", "*", "--set", "digest_hour=never")[0] == 2
