@@ -30,6 +30,9 @@ class AlertsSettings(Section):
     preview_rows_max: int = Field(
         default=200_000, ge=1, le=100_000_000, description="Versions of rows that a preview looks at"
     )
+    keep_days: int = Field(
+        default=90, ge=3, le=36_500, description="How long news and messages are kept after they were told"
+    )
     public_url: str = Field(
         default="",
         pattern=r"^(https?://[^@\s]+[^@\s/])?$",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,14 +13,19 @@ import pytest
 
 from alerts.channels.channel import TargetRefused
 from alerts.outbox import record
+from alerts.saved_search import CHANNELS, EVENTS, FIELDS
 from cdc.addresses import PostgresAddress
 from cdc.errors import ConfigurationError
 from headwater import cli
 from headwater.cli.alerts import parse_fields
 from headwater.deployment import Deployment
+from headwater.http.app import make_app
+from headwater.http.server import PageServer
 from headwater.migrate import migrate
 from headwater.saved_searches import SavedSearches
 from headwater.settings import Settings
+from headwater.settings.alerts import AlertsSettings
+from headwater.stack.state import StackState
 from headwater.targets import target_check
 from tests.alerts.store.wishes import match, wish
 from tests.headwater.test_alerts_api import MadeUp
@@ -139,3 +145,13 @@ class TestVerbs:
         assert code != 0
         assert "did you mean price" in err
         assert run("alerts", "add", "listing", "*", "--set", "digest_hour=never")[0] == 2
+
+
+def test_the_page_about_alerts_leaves_nothing_out() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "alerts.md").read_text()
+    names = [*FIELDS, *EVENTS, *CHANNELS, *(f"alerts.{name}" for name in AlertsSettings.model_fields)]
+    assert [name for name in names if f"`{name}`" not in page] == []
+    paths = make_app(PageServer(Deployment.of(Settings(), StackState()))).openapi()["paths"]
+    mine = [path.replace("id_", "id") for path in paths if path.startswith("/v1/alerts")]
+    assert len(mine) >= 6
+    assert [path for path in mine if path not in page] == []

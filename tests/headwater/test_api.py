@@ -32,6 +32,7 @@ from headwater.sinks import sink_kinds
 from tests.conftest import fresh_database
 from tests.headwater.test_http import free_port
 from tests.headwater.views_keeper import keeping
+from tests.waiting import eventually
 from views.maintain.group import GroupSpec
 from views.maintain.registry import Registry, Wanted, WantedView
 
@@ -44,7 +45,8 @@ DDL = """
     insert into products select n, 'p-' || n, 1 + n % 2, n + 0.50, '2026-01-31 12:00+00' from generate_series(1, 50) n;
 """
 VIEWS = {
-    "card": """create materialized view card with (sinks = 'cache, search', lookup = 'slug, maker') as
+    "card": """create materialized view card with (
+            sinks = 'cache, search, warehouse, alerts', lookup = 'slug, maker') as
         select p.id, p.slug, p.price, p.maker, m.name from products p join makers m on m.id = p.maker""",
     "by_maker": """create materialized view by_maker with (key = 'maker, at', sinks = 'cache') as
         select maker, at, count(*) as n, sum(price) as total from products group by maker, at""",
@@ -330,6 +332,44 @@ def test_a_caller_may_not_ask_too_often() -> None:
         limit.take("a")
 
 
+# Saved searches
+
+
+def test_a_saved_search_tells_of_what_comes_after_it(shop: Shop) -> None:
+    shop.conn.execute("insert into products values (70, 'p-70', 2, 7000, now())")
+    shop.sure("v1/views/card/70")
+    wish = {"view": "card", "query": "price:5000..", "events": ["entered", "dropped"], "watched_column": "price"}
+    made = shop.client.post("v1/alerts", json=wish)
+    assert made.status_code == 201, made.text
+    shop.conn.execute("insert into products values (71, 'p-71', 1, 9000, now())")
+    shop.sure("v1/views/card/71")
+    shop.conn.execute("update products set price = 6500 where id = 70")
+    news = eventually(lambda: _news(shop, 2))
+    assert [(each["key"], each["event"], each["reason"]) for each in news] == [
+        ({"id": 71}, "entered", "is new"),
+        ({"id": 70}, "dropped", "price dropped from 7000.00 to 6500.00"),
+    ]
+    told = shop.get(f"v1/alerts/{made.json()['id']}/explain/71")
+    assert (told["matches"], told["row"]["slug"], told["news"]) == (True, "p-71", [news[0]])
+    assert not shop.get(f"v1/alerts/{made.json()['id']}/explain/5")["matches"]
+
+
+def _news(shop: Shop, wanted: int) -> list[Any]:
+    found: list[Any] = shop.get("v1/alerts/inbox")["news"]
+    assert len(found) >= wanted
+    return found
+
+
+def test_a_preview_counts_what_search_and_history_have(shop: Shop) -> None:
+    shop.sure("v1/search/card?q=price:10..20")
+    [[matching]] = shop.conn.execute("select count(*) from products where price between 10 and 20").fetchall()
+    found = shop.client.post("v1/alerts/preview", json={"view": "card", "query": "price:10..20"}).json()
+    assert found["matching"] == matching
+    assert found["events"] is None or found["events"].keys() == {"entered"}
+    assert shop.client.post("v1/alerts", json={"view": "by_maker", "query": ""}).status_code == 404
+
+
 def test_documents_say_what_there_is(shop: Shop) -> None:
     paths = shop.get("openapi.json")["paths"]
     assert {"/v1/views", "/v1/views/{view}/{key}", "/v1/views/{view}/get", "/v1/views/{view}/changes"} <= paths.keys()
+    assert {"/v1/alerts", "/v1/alerts/{id_}", "/v1/alerts/inbox", "/v1/alerts/unsubscribe/{token}"} <= paths.keys()

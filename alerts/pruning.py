@@ -1,0 +1,37 @@
+"""What is old is forgotten, piece by piece: news that was told, messages that were settled, stretches that are over.
+
+What still waits is never forgotten. A replay cannot bring anything back: the marks stay.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import psycopg
+
+# Several may prune at once: what one has, the other skips.
+_NEWS: Final = """
+    delete from headwater.outbox where id in (
+        select id from headwater.outbox
+        where recorded_at < %(before)s and (told_at is not null or dropped_reason is not null)
+        order by id limit %(most)s for update skip locked)
+"""
+_MESSAGES: Final = """
+    delete from headwater.notifications where id in (
+        select id from headwater.notifications n
+        where created_at < %(before)s
+            and not exists (
+                select from headwater.deliveries d where d.notification_id = n.id and d.state = 'pending')
+        limit %(most)s for update skip locked)
+"""
+_STRETCHES: Final = """
+    delete from headwater.quiet where id in (select id from headwater.quiet where ended_at < %(before)s limit %(most)s)
+"""
+ROWS_MAX: Final = 10_000
+
+
+def prune(conn: psycopg.Connection, before: datetime, rows_max: int = ROWS_MAX) -> int:
+    """How many rows went, at most `rows_max` of each kind; call it again while some do."""
+    given = {"before": before, "most": rows_max}
+    return sum(conn.execute(statement, given).rowcount for statement in (_NEWS, _MESSAGES, _STRETCHES))

@@ -1,0 +1,45 @@
+"""What is old and settled goes; what waits stays, however old it is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from alerts import quiet, store
+from alerts.notifier import Pace, Round, notify
+from alerts.outbox import mark, record
+from alerts.pruning import prune
+from tests.alerts.store.wishes import match, wish
+
+pytestmark = pytest.mark.stack
+
+OLD = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def counts(conn: psycopg.Connection) -> list[int]:
+    tables = ("outbox", "notifications", "deliveries", "quiet")
+    return [conn.execute(f"select count(*) from headwater.{table}").fetchall()[0][0] for table in tables]
+
+
+def test_what_is_settled_goes_and_what_waits_stays(conn: psycopg.Connection) -> None:
+    told = store.create(conn, "ada", wish())
+    weekly = store.create(conn, "ada", wish(frequency="weekly", channel="kafka"))
+    for version in range(3):
+        record(conn, "listing", version + 1, [match(told.id, version, version=version)], clock=lambda: OLD)
+        notify(conn, Pace(burst_s=0), lambda: OLD)
+    record(conn, "listing", 4, [match(weekly.id, 9, version=3)], clock=lambda: OLD)
+    conn.execute(
+        "update headwater.deliveries set state = 'delivered' where id <> (select max(id) from headwater.deliveries)"
+    )
+    quiet.begin(conn)
+    assert counts(conn) == [4, 3, 3, 1]
+    assert prune(conn, OLD) == 0
+    later = OLD + timedelta(seconds=1)
+    assert prune(conn, later, rows_max=1) == 2
+    assert [prune(conn, later), prune(conn, later)] == [3, 0]
+    assert counts(conn) == [1, 1, 1, 1], "what waits: a row of the digest, a message to be sent, a stretch that goes on"
+    assert mark(conn, "listing") == ("", 4)
+    assert record(conn, "listing", 4, [match(told.id)]).is_replay
+    assert notify(conn, Pace(), lambda: OLD + timedelta(days=8)) == Round(1, 1, 1)
