@@ -45,6 +45,10 @@ _ENDPOINT: Final = """
     insert into headwater.endpoints (owner, channel, target, secrets) values (%s, %s, %s, %s) on conflict do nothing
 """
 _SECRETS: Final = "select secrets from headwater.endpoints where owner = %s and channel = %s and target = %s"
+_ROTATE: Final = """
+    update headwater.endpoints set secrets = %s::text || secrets[:1]
+    where owner = %s and channel = %s and target = %s and cardinality(secrets) > 0
+"""
 _PENDING: Final = """
     select id, recorded_at from headwater.outbox
     where owner = %s and subscription_id = %s and told_at is null and dropped_reason is null
@@ -151,6 +155,18 @@ def endpoint_secrets(conn: psycopg.Connection, owner: str, channel: str, target:
     return tuple(row[0]) if row else ()
 
 
+def rotate_secret(conn: psycopg.Connection, owner: str, channel: str, target: str) -> str:
+    """A new secret. The one before it goes on signing beside it until the next rotation, older ones end."""
+    made = new_secret()
+    if conn.execute(_ROTATE, [made, owner, channel, target]).rowcount == 0:
+        raise ConfigurationError(f"nothing is signed for {channel}", hint="webhooks are")
+    return made
+
+
+def new_secret() -> str:
+    return f"whsec_{b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}"
+
+
 def _require_narrow(estimate: Estimate | None, limits: Limits) -> None:
     hits = estimate() if estimate else 0
     if hits > limits.hits_max:
@@ -184,8 +200,7 @@ _WHY: Final = {
 
 def _keep_endpoint(conn: psycopg.Connection, owner: str, wish: Wish) -> None:
     if wish.channel == "webhook":
-        secret = f"whsec_{b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}"
-        conn.execute(_ENDPOINT, [owner, wish.channel, wish.target, [secret]])
+        conn.execute(_ENDPOINT, [owner, wish.channel, wish.target, [new_secret()]])
 
 
 def _wait_anew(conn: psycopg.Connection, search: SavedSearch) -> None:

@@ -94,8 +94,12 @@ class SavedSearches:
                 raise ConfigurationError("a saved search stays with its view", hint="remove it and save another")
             return self._read({**old.wish.fields(), **given})
 
+        # The search is asked before the owner is locked: who matches meanwhile does not wait for it.
+        old = self.read(owner, id_)
+        wish = changed(old)
+        hits = self._estimate(wish)() if wish.query != old.wish.query else 0
         with self._connected() as conn:
-            return store.update(conn, owner, id_, changed, self.settings.limits(), self._estimate)
+            return store.update(conn, owner, id_, changed, self.settings.limits(), lambda _wish: lambda: hits)
 
     def remove(self, owner: str, id_: int) -> None:
         with self._connected() as conn:
@@ -104,6 +108,11 @@ class SavedSearches:
     def secrets(self, search: SavedSearch) -> tuple[str, ...]:
         with self._connected() as conn:
             return store.endpoint_secrets(conn, search.owner, search.wish.channel, search.wish.target)
+
+    def rotate_secret(self, owner: str, id_: int) -> str:
+        search = self.read(owner, id_)
+        with self._connected() as conn:
+            return store.rotate_secret(conn, owner, search.wish.channel, search.wish.target)
 
     def inbox(self, owner: str, after: int, most: int) -> list[inbox.News]:
         with self._connected() as conn:

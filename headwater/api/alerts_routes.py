@@ -92,6 +92,12 @@ def _add_searches(routes: APIRouter, reading: Reading) -> None:
         owner = await reading.admit_owner(request)
         return _answered(searches.told(await asyncio.to_thread(searches.update, owner, id_, wish)))
 
+    @routes.post("/{id_}/secret")
+    async def rotate(request: Request, id_: int) -> Response:
+        """Another secret for a webhook; the one before it signs beside it until the next one."""
+        owner = await reading.admit_owner(request)
+        return _answered({"id": id_, "secret": await asyncio.to_thread(searches.rotate_secret, owner, id_)})
+
     @routes.delete("/{id_}")
     async def remove(request: Request, id_: int) -> Response:
         owner = await reading.admit_owner(request)

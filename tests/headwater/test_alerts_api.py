@@ -164,6 +164,11 @@ def test_a_webhook_comes_with_its_secret(desk: Desk) -> None:
     made = desk.save(channel="webhook", target="https://example.com/hook")
     assert made["secret"].startswith("whsec_")
     assert "secret" not in desk.ask("GET", f"/{made['id']}")
+    second, third = (desk.ask("POST", f"/{made['id']}/secret")["secret"] for _ in range(2))
+    [[kept]] = desk.conn.execute("select secrets from headwater.endpoints").fetchall()
+    assert kept == [third, second], "the one before goes on signing, older ones end"
+    desk.ask("POST", f"/{made['id']}/secret", 404, owner="bob")
+    desk.ask("POST", f"/{desk.save()['id']}/secret", 400)
 
 
 def test_the_inbox_goes_on_from_what_is_known(desk: Desk) -> None:
