@@ -1,0 +1,322 @@
+"""One suite over both stores of deliveries: the one in Postgres and its twin in memory mean the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from typing import Protocol
+
+import psycopg
+import pytest
+
+from alerts.channels.channel import Delivered, Outcome, Refused, Retry, Target
+from alerts.delivery.breaker import BreakerRule
+from alerts.delivery.endpoints import DeliveryLimits
+from alerts.delivery.engine import Engine
+from alerts.delivery.memory import MemoryStore
+from alerts.delivery.postgres_store import PostgresStore, endpoint_of
+from alerts.delivery.store import Claim, DeadLetters, Delivery, DeliveryStore
+from alerts.delivery.verdict import Again, Dead, Disabled, Sent
+from alerts.notification import Notification
+from alerts.notification_json import stored
+from cdc.addresses import PostgresAddress
+from tests.alerts.samples import BEGAN_AT, ManualClock, notification
+from tests.alerts.store.conftest import Connect
+from tests.alerts.test_delivery import Scripted
+
+pytestmark = pytest.mark.stack
+LATER = BEGAN_AT + timedelta(seconds=300)
+CHANNEL = "scripted"
+
+
+class Store(DeliveryStore, DeadLetters, Protocol):
+    """Both of its sides."""
+
+
+class Place(Protocol):
+    def store(self) -> Store:
+        """Another one over the same deliveries, as another process would have it."""
+
+    def add(self, owner: str, target: str = "there", due_s: float = 0.0) -> str:
+        """The delivery's id."""
+
+    def attempts(self, delivery: str) -> int: ...
+
+
+class InMemory:
+    def __init__(self) -> None:
+        self._store, self._numbers = MemoryStore(), count(1)
+
+    def store(self) -> Store:
+        return self._store
+
+    def add(self, owner: str, target: str = "there", due_s: float = 0.0) -> str:
+        id_ = str(next(self._numbers))
+        to = Target(endpoint_of(owner, CHANNEL, target), CHANNEL, target)
+        told = notification(f"msg_{id_}", int(id_), owner=owner)
+        self._store.add(Delivery(id_, to, told), BEGAN_AT + timedelta(seconds=due_s))
+        return id_
+
+    def attempts(self, delivery: str) -> int:
+        return self._store.kept[delivery].delivery.attempts
+
+
+@dataclass
+class InPostgres:
+    address: PostgresAddress
+    conn: psycopg.Connection
+
+    def __post_init__(self) -> None:
+        self._numbers = count(1)
+
+    def store(self) -> Store:
+        return PostgresStore(self.address)
+
+    def add(self, owner: str, target: str = "there", due_s: float = 0.0) -> str:
+        number = next(self._numbers)
+        told = notification(f"msg_{number}", number, owner=owner)
+        self.conn.execute(
+            "insert into headwater.notifications (id, owner, sequence, channel, target, subscription_ids,"
+            " first_sequence, last_sequence, events, body, unsubscribe_token)"
+            " values (%s, %s, %s, %s, %s, '{}', 1, 1, 1, %s, %s)",
+            [told.id, owner, number, CHANNEL, target, stored(told).decode(), told.id],
+        )
+        row = self.conn.execute(
+            "insert into headwater.deliveries (notification_id, channel, target, next_attempt_at)"
+            " values (%s, %s, %s, %s) returning id",
+            [told.id, CHANNEL, target, BEGAN_AT + timedelta(seconds=due_s)],
+        ).fetchone()
+        assert row is not None
+        return str(row[0])
+
+    def attempts(self, delivery: str) -> int:
+        row = self.conn.execute("select attempts from headwater.deliveries where id = %s", [int(delivery)]).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def place(request: pytest.FixtureRequest) -> Place:
+    if request.param == "memory":
+        return InMemory()
+    connect: Connect = request.getfixturevalue("connect")
+    return InPostgres(request.getfixturevalue("alerts_address"), connect())
+
+
+def on(place: Place, do: Callable[[Store], Awaitable[None]]) -> None:
+    async def run() -> None:
+        store = place.store()
+        try:
+            await do(store)
+        finally:
+            if isinstance(store, PostgresStore):
+                await store.close()
+
+    asyncio.run(run())
+
+
+async def claimed(
+    store: Store, at_s: float = 0.0, most: int = 100, each: int = 100, skipping: object = ()
+) -> list[str]:
+    now = BEGAN_AT + timedelta(seconds=at_s)
+    found = await store.claim(Claim(now, now + timedelta(seconds=300), most, each, skipping))  # type: ignore[arg-type]
+    return [delivery.id for delivery in found]
+
+
+class TestClaims:
+    def test_the_longest_due_first_and_nothing_before_its_time(self, place: Place) -> None:
+        late, early = place.add("ada", due_s=-1), place.add("bob", due_s=-5)
+        place.add("eve", due_s=1)
+
+        async def do(store: Store) -> None:
+            assert await claimed(store) == [early, late]
+
+        on(place, do)
+
+    def test_what_is_claimed_is_what_was_told(self, place: Place) -> None:
+        id_ = place.add("ada", "https://hooks.example/")
+
+        async def do(store: Store) -> None:
+            (found,) = await store.claim(Claim(BEGAN_AT, LATER, 10, 10))
+            assert (found.id, found.target.address, found.attempts) == (id_, "https://hooks.example/", 0)
+            assert found.target.id == endpoint_of("ada", CHANNEL, "https://hooks.example/")
+            assert found.notification == notification(found.notification.id, 1, owner="ada")
+
+        on(place, do)
+
+    def test_nobodys_backlog_hides_the_others(self, place: Place) -> None:
+        backlog = [place.add("ada", due_s=-100 + number) for number in range(20)]
+        other = place.add("bob")
+
+        async def do(store: Store) -> None:
+            assert await claimed(store, most=4, each=3) == [*backlog[:3], other]
+
+        on(place, do)
+
+    def test_as_many_as_asked_for(self, place: Place) -> None:
+        ids = [place.add(f"owner{number}", due_s=number - 10) for number in range(5)]
+
+        async def do(store: Store) -> None:
+            assert await claimed(store, most=2) == ids[:2]
+            assert await claimed(store, most=2) == ids[2:4]
+
+        on(place, do)
+
+    def test_an_endpoint_is_an_owners_and_a_target(self, place: Place) -> None:
+        place.add("ada", "here")
+        there, bobs = place.add("ada", "there"), place.add("bob", "here")
+
+        async def do(store: Store) -> None:
+            assert await claimed(store, skipping={endpoint_of("ada", CHANNEL, "here")}) == [there, bobs]
+
+        on(place, do)
+
+    def test_a_lease_runs_out(self, place: Place) -> None:
+        id_ = place.add("ada")
+
+        async def do(store: Store) -> None:
+            assert await claimed(store) == [id_]
+            assert await claimed(store, 299) == []
+            assert await claimed(store, 300) == [id_]
+
+        on(place, do)
+
+    def test_two_never_have_the_same(self, place: Place) -> None:
+        ids = {place.add(f"owner{number % 7}") for number in range(60)}
+
+        async def do(store: Store) -> None:
+            stores = [store, place.store(), place.store()]
+            found = await asyncio.gather(*(claimed(each, most=15) for each in stores * 3))
+            flat = [id_ for each in found for id_ in each]
+            rest = await claimed(store)
+            assert len(flat) == len(set(flat))
+            assert {*flat, *rest} == ids
+            for each in stores[1:]:
+                if isinstance(each, PostgresStore):
+                    await each.close()
+
+        on(place, do)
+
+
+class TestVerdicts:
+    def test_sent_is_final(self, place: Place) -> None:
+        id_ = place.add("ada")
+
+        async def do(store: Store) -> None:
+            await claimed(store)
+            await store.settle(id_, Sent(), BEGAN_AT)
+            for late in (Again(BEGAN_AT, "late"), Dead("late"), Disabled("late")):
+                await store.settle(id_, late, BEGAN_AT)
+            assert await claimed(store, 10_000) == []
+            assert await store.dead(10) == []
+            assert not await store.replay(id_, BEGAN_AT)
+            assert place.attempts(id_) == 1
+            place.add("ada")
+            assert len(await claimed(store)) == 1, "the endpoint was not switched off by a late verdict"
+
+        on(place, do)
+
+    def test_again_at_its_time_with_its_attempts_counted(self, place: Place) -> None:
+        id_ = place.add("ada")
+
+        async def do(store: Store) -> None:
+            await claimed(store)
+            await store.settle(id_, Again(BEGAN_AT + timedelta(seconds=5), "busy"), BEGAN_AT)
+            assert await claimed(store, 4.9) == []
+            (found,) = await store.claim(Claim(BEGAN_AT + timedelta(seconds=5), LATER, 10, 10))
+            assert (found.id, found.attempts) == (id_, 1)
+
+        on(place, do)
+
+    def test_a_dead_letter_and_its_replay(self, place: Place) -> None:
+        ids = [place.add("ada") for _ in range(3)]
+
+        async def do(store: Store) -> None:
+            await claimed(store)
+            for number, id_ in enumerate(ids):
+                await store.settle(id_, Dead(f"reason {number}"), BEGAN_AT + timedelta(seconds=number))
+            letters = await store.dead(2)
+            assert [(letter.delivery.id, letter.reason) for letter in letters] == [
+                (ids[2], "reason 2"),
+                (ids[1], "reason 1"),
+            ]
+            assert letters[0].at == BEGAN_AT + timedelta(seconds=2)
+            assert await claimed(store, 10_000) == []
+            assert await store.replay(ids[1], BEGAN_AT + timedelta(seconds=9))
+            assert not await store.replay("999999", BEGAN_AT)
+            assert await claimed(store, 8) == []
+            assert await claimed(store, 9) == [ids[1]]
+            assert place.attempts(ids[1]) == 0, "it has all its attempts before it"
+
+        on(place, do)
+
+    def test_disabled_disposes_of_all_that_waits_there(self, place: Place) -> None:
+        first, second = place.add("ada", "here", -1), place.add("ada", "here")
+        bobs = place.add("bob", "here", 1)
+
+        async def do(store: Store) -> None:
+            await claimed(store)
+            await store.settle(first, Disabled("410"), BEGAN_AT)
+            assert {letter.delivery.id for letter in await store.dead(10)} == {first, second}
+            assert {letter.reason for letter in await store.dead(10)} == {"410"}
+            assert await store.replay(second, BEGAN_AT)
+            assert await claimed(store, 1) == [bobs], "its URL is bob's own affair; a replay alone enables nothing"
+
+        on(place, do)
+
+
+class TestHolds:
+    def test_given_back_is_due_as_before(self, place: Place) -> None:
+        one, two = place.add("ada", due_s=-1), place.add("ada")
+
+        async def do(store: Store) -> None:
+            assert await claimed(store) == [one, two]
+            await store.settle(two, Sent(), BEGAN_AT)
+            await store.release([one, two])
+            await store.release([])
+            assert await claimed(store) == [one]
+            assert place.attempts(one) == 0
+
+        on(place, do)
+
+    def test_held_until_and_the_longer_hold_stays(self, place: Place) -> None:
+        id_, bobs = place.add("ada"), place.add("bob")
+        endpoint = endpoint_of("ada", CHANNEL, "there")
+
+        async def do(store: Store) -> None:
+            await store.hold(endpoint, BEGAN_AT + timedelta(seconds=60), "busy")
+            await store.hold(endpoint, BEGAN_AT + timedelta(seconds=30), "busy")
+            assert await claimed(store) == [bobs]
+            assert await claimed(store, 59) == []
+            assert await claimed(store, 60) == [id_]
+
+        on(place, do)
+
+
+def test_the_engine_over_it(place: Place) -> None:
+    """Everything is settled, whatever the endpoints answer, through holds, retries and dead letters."""
+    clock = ManualClock()
+    ids = [place.add(f"owner{number % 6}", due_s=-1) for number in range(30)]
+    told: dict[str, list[Outcome]] = {}
+
+    def does(given: Notification, target: Target) -> Outcome:
+        tried = told.setdefault(given.id, [])
+        bad = given.owner == "owner0"
+        tried.append(Refused("no") if bad else Retry("busy", 90.0) if len(tried) < 2 else Delivered())
+        return tried[-1]
+
+    async def do(store: Store) -> None:
+        limits = DeliveryLimits(10, 8, 4, 2, 20, claim_interval_s=0.0)
+        engine = Engine(store, {CHANNEL: Scripted(does)}, limits, BreakerRule(3), clock, lambda: 0.5)
+        for _ in range(60):
+            await engine.run_until_idle()
+            clock.advance(400)
+        assert await claimed(store, 10**7) == []
+        assert len(await store.dead(100)) == 5
+
+    on(place, do)
+    assert len(told) == len(ids)
+    assert all(len(outcomes) == (1 if Refused("no") in outcomes else 3) for outcomes in told.values())
