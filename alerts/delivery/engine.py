@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,9 +46,13 @@ class Engine:
         """Until it is told to stop. Raises what the store raised."""
         try:
             while not stopping.is_set():
-                if not await self.turn():
+                began_s = time.monotonic()
+                claimed = await self.turn()
+                took_s = time.monotonic() - began_s
+                if not claimed:
                     await self._rest()
-                await asyncio.sleep(self.limits.claim_interval_s)
+                # A store that is slow to answer is asked less often: at most half of its time is ours.
+                await asyncio.sleep(max(self.limits.claim_interval_s, took_s))
         finally:
             await self.drain()
 
