@@ -1,6 +1,6 @@
 -- What people search: a flat document for each home that is not sold, with its text, its place on the map, and numbers
 -- to filter and sort by.
-CREATE MATERIALIZED VIEW listing_search WITH (key = 'id', sinks = 'cache, search, warehouse') AS
+CREATE MATERIALIZED VIEW listing_search WITH (key = 'id', sinks = 'cache, search, warehouse, alerts') AS
 SELECT
     l.id, l.title, l.description,
     concat_ws(' ', l.title, l.description, l.city, l.postcode, array_to_string(l.features, ' ')) AS text,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +19,7 @@ from headwater.events_log import configure, get_log
 from headwater.http.server import PageServer, require_port
 from headwater.service.alerting import alerting
 from headwater.service.archiving import archiving
+from headwater.service.demo_alerts import DemoNews, demo_alerts
 from headwater.service.maintaining import Maintaining
 from headwater.service.ready import marked_ready
 from headwater.service.steps import Bringing, Wanted, bring_up
@@ -54,11 +55,12 @@ class Run:
             server = closing.enter_context(PageServer(deployment).running())
             closing.enter_context(archiving(deployment))
             closing.enter_context(alerting(deployment, server.reading.hub, server.url))
+            news = closing.enter_context(demo_alerts(deployment, self.wanted.demo, stop))
             closing.enter_context(marked_ready(self.settings.data_folder))
             views = Maintaining(self.settings)
             closing.callback(views.stop)
             up.set()
-            self._watch(deployment, stack, server, moves, stop, views)
+            self._watch(deployment, stack, server, lambda: demo_lines(moves, news), stop, views)
             self.console.print("stopping")
 
     def _watch(
@@ -66,7 +68,7 @@ class Run:
         deployment: Deployment,
         stack: Stack,
         server: PageServer,
-        moves: Counter[str],
+        moving: Callable[[], str],
         stop: threading.Event,
         views: Maintaining,
     ) -> None:
@@ -84,9 +86,13 @@ class Run:
 
             def draw(status: Status) -> None:
                 server.status = status
-                live.update(picture(status, server.url, moves_line(moves)), refresh=True)
+                live.update(picture(status, server.url, moving()), refresh=True)
 
             Watch(deployment, stack, draw, stop, views).run()
+
+
+def demo_lines(moves: Counter[str], news: DemoNews) -> str:
+    return "\n".join(line for line in (moves_line(moves), news.line) if line)
 
 
 def moves_line(moves: Counter[str]) -> str:
