@@ -36,6 +36,7 @@ BATCH_EVENTS: Final = 256
 WARM_UP_EVENTS: Final = 512
 SINGLE_EVENTS_MAX: Final = 500
 LIVE_TRIES: Final = 9
+RESULT_WAIT_S_MAX: Final = 1_800
 _MB: Final = 1e6
 
 
@@ -151,7 +152,7 @@ def _spread(folder: Path, workload: Workload) -> list[Ran]:
     ]
     for process in processes:
         process.start()
-    made = [results.get() for _ in processes]
+    made = [results.get(timeout=RESULT_WAIT_S_MAX) for _ in processes]
     for process in processes:
         process.join()
     return made
