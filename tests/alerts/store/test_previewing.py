@@ -66,5 +66,11 @@ def test_a_preview_is_what_is_recorded(asked: Wish, versions: list[bytes | None]
 
 def test_rows_are_looked_at_one_by_one() -> None:
     asked = wish(query="city:paris", events=["entered", "left"])
-    past = [Version(1, row(1)), Version(2, row(2), is_news=False), Version(2, None), Version(3, row(3, city="lyon"))]
-    assert count_events(asked, past, definition(), NOW) == {"entered": 1, "left": 1}
+    past = [
+        Version(1, row(1)),
+        Version(2, row(2)),
+        Version(3, row(3), is_news=False),
+        Version(3, None),
+        Version(4, row(4, city="lyon")),
+    ]
+    assert count_events(asked, past, definition(), NOW) == {"entered": 2, "left": 1}
