@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import psycopg
@@ -21,6 +23,7 @@ from alerts.channels.feed import FeedHub
 from alerts.delivery.engine import Engine
 from alerts.delivery.postgres_store import PostgresStore
 from alerts.notifier import notify
+from alerts.pruning import prune
 from cdc.errors import HeadwaterError
 from cdc.postgres import connect
 from headwater.channels import channels, delivery_limits
@@ -29,6 +32,8 @@ from headwater.events_log import get_log
 
 LOOK_S: Final = 0.2
 """How often the outbox is looked at: a part of the time from a commit to its news."""
+PRUNE_S: Final = 3600.0
+"""How often what is old is removed."""
 AGAIN_S: Final = 2.0
 STOP_S_MAX: Final = 20.0
 
@@ -68,10 +73,15 @@ class Alerting:
             await store.close()
 
     async def _notifying(self, engine: Engine, stopping: asyncio.Event, over: asyncio.Event) -> None:
-        pace = self.deployment.settings.alerts.pace(self.api_url)
+        wanted = self.deployment.settings.alerts
+        pace, pruned_at = wanted.pace(self.api_url), float("-inf")
         try:
             with connect(self.deployment.postgres) as conn:
                 while not stopping.is_set():
+                    if time.monotonic() - pruned_at > PRUNE_S:
+                        before = datetime.now(UTC) - timedelta(days=wanted.keep_days)
+                        await asyncio.to_thread(prune, conn, before)
+                        pruned_at = time.monotonic()
                     made = await asyncio.to_thread(notify, conn, pace)
                     if made.notifications:
                         engine.wake()
