@@ -80,8 +80,8 @@ class Alerting:
                 while not stopping.is_set():
                     if time.monotonic() - pruned_at > PRUNE_S:
                         before = datetime.now(UTC) - timedelta(days=wanted.keep_days)
-                        await asyncio.to_thread(prune, conn, before)
-                        pruned_at = time.monotonic()
+                        if not await asyncio.to_thread(prune, conn, before):
+                            pruned_at = time.monotonic()
                     made = await asyncio.to_thread(notify, conn, pace)
                     if made.notifications:
                         engine.wake()
