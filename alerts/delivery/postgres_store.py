@@ -6,6 +6,7 @@ stays settled: a verdict that comes after its lease ran out finds the delivery i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -53,9 +54,9 @@ _CLAIM: Final = f"""
     {_SELECTED} where d.id in (select id from claimed) order by d.next_attempt_at, d.id
 """
 _SENT: Final = """
-    update headwater.deliveries set state = 'delivered', attempts = attempts + 1, claimed_until = null,
-        delivered_at = %(now)s, settled_at = %(now)s
-    where id = %(id)s and state = 'pending'
+    update headwater.deliveries d set state = 'delivered', attempts = attempts + 1, claimed_until = null,
+        delivered_at = s.at, settled_at = s.at
+    from unnest(%s::bigint[], %s::timestamptz[]) s (id, at) where d.id = s.id and d.state = 'pending'
 """
 _AGAIN: Final = """
     update headwater.deliveries set attempts = attempts + 1, claimed_until = null, next_attempt_at = %(at)s,
@@ -95,8 +96,19 @@ _REPLAY: Final = """
 
 
 @dataclass
+class _Batch:
+    """Deliveries that were sent, to be written in one statement."""
+
+    ids: list[int] = field(default_factory=list)
+    times: list[datetime] = field(default_factory=list)
+    is_written: bool = False
+
+
+@dataclass
 class PostgresStore:
     address: PostgresAddress
+    _sent: _Batch = field(default_factory=_Batch, init=False, repr=False)
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _conn: AsyncConnection[Any] | None = field(default=None, init=False, repr=False)
 
     async def claim(self, claim: Claim) -> Sequence[Delivery]:
@@ -114,13 +126,26 @@ class PostgresStore:
 
     async def settle(self, delivery: str, verdict: Verdict, now: datetime) -> None:
         if isinstance(verdict, Sent):
-            await self._asked(_SENT, {"id": int(delivery), "now": now})
+            await self._settle_sent(int(delivery), now)
         elif isinstance(verdict, Again):
             await self._asked(_AGAIN, {"id": int(delivery), "at": verdict.at, "reason": verdict.reason})
         else:
             found = await self._asked(_DEAD, {"id": int(delivery), "now": now, "reason": verdict.reason})
             for endpoint in found if isinstance(verdict, Disabled) else ():
                 await self._disable(endpoint, verdict.reason, now)
+
+    async def _settle_sent(self, delivery: int, now: datetime) -> None:
+        """Whatever was sent while the statement before was on its way is written with one: most verdicts are these."""
+        batch = self._sent
+        batch.ids.append(delivery)
+        batch.times.append(now)
+        async with self._writing:
+            if batch.is_written:
+                return
+            if self._sent is batch:
+                self._sent = _Batch()
+            await self._asked(_SENT, [batch.ids, batch.times])
+            batch.is_written = True
 
     async def _disable(self, endpoint: tuple[str, str, str], reason: str, now: datetime) -> None:
         """A mail address that does not exist is nobody's any more; a URL that is gone is gone for its owner."""
@@ -159,6 +184,8 @@ class PostgresStore:
         try:
             if self._conn is None or self._conn.closed:
                 self._conn = await AsyncConnection.connect(self.address.conninfo(), autocommit=True)
+                # A verdict that is lost when Postgres crashes is an attempt made again, under the same id.
+                await self._conn.execute("set synchronous_commit = off")
             return await self._conn.execute(statement, given)  # type: ignore[call-overload, no-any-return]
         except psycopg.OperationalError as error:
             self._conn = None

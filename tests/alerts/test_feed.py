@@ -148,3 +148,26 @@ def test_one_owner_cannot_take_all_places() -> None:
         await take(hub.events("ada", 0), 1)
 
     asyncio.run(run())
+
+
+def test_whoever_has_everything_waits() -> None:
+    """And does not look again and again after it was woken once."""
+    inbox = Inbox()
+
+    async def run() -> None:
+        hub = FeedHub(inbox.read, look_s=3_600.0)
+        events = hub.events("ada", 0)
+        await take(events, 1)
+        inbox.add()
+        coming = asyncio.create_task(take(events, 2))
+        await until(lambda: inbox.empty_looks == 1)
+        hub.wake("ada")
+        await until(lambda: inbox.empty_looks == 2)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert inbox.empty_looks == 2
+        inbox.add()
+        hub.wake("ada")
+        assert ids(await coming) == [1, 2]
+
+    asyncio.run(run())

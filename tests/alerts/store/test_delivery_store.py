@@ -219,6 +219,17 @@ class TestVerdicts:
 
         on(place, do)
 
+    def test_many_at_once(self, place: Place) -> None:
+        ids = [place.add(f"owner{number % 3}") for number in range(40)]
+
+        async def do(store: Store) -> None:
+            await claimed(store)
+            await asyncio.gather(*(store.settle(id_, Sent(), BEGAN_AT) for id_ in ids))
+            assert await claimed(store, 10_000) == []
+            assert {place.attempts(id_) for id_ in ids} == {1}
+
+        on(place, do)
+
     def test_again_at_its_time_with_its_attempts_counted(self, place: Place) -> None:
         id_ = place.add("ada")
 
