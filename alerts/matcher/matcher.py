@@ -31,7 +31,7 @@ SEEN_MAX: Final = 2_000
 
 
 class Matcher:
-    """For one view. Not for several threads at once; `fork` or `open` one for each process."""
+    """For one view. Not for several threads at once; each process opens its own."""
 
     def __init__(self, definition: IndexDefinition, opened: files.Base | None = None) -> None:
         self._definition = definition

@@ -29,6 +29,7 @@ class Segment:
     def __init__(
         self, definition: IndexDefinition, arrays: Arrays, watched: Sequence[Watched], query: Callable[[int], Query]
     ) -> None:
+        arrays = {name: _fixed(array) for name, array in arrays.items()}
         self._definition, self._arrays, self._watched, self._query = definition, arrays, watched, query
         self._judge = Judge(watched, definition)
         self.alive = np.ones(len(arrays["owner_ids"]), bool)
@@ -130,3 +131,10 @@ class Segment:
         events = self._judge.judge(changes, delta, self._arrays["owner_watched"][places], sides)
         told = (events != 0) & self.alive[places]
         return Matches(delta[told], self._arrays["owner_ids"][places[told]], events[told])
+
+
+def _fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Mapped or in memory, the same to compiled code: it is compiled once for both."""
+    made = array.view(np.ndarray)
+    made.flags.writeable = False
+    return made
