@@ -166,7 +166,7 @@ public class LuceneMonitorHarness {
         Presearcher presearcher = new MultipassTermFilteredPresearcher(
             passes, 0.0f, weightor, Collections.emptyList(), Collections.emptySet());
         MonitorConfiguration configuration = new MonitorConfiguration()
-            .setQueryUpdateBufferSize(50_000).setPurgeFrequency(1, TimeUnit.DAYS);
+            .setQueryUpdateBufferSize(1_000).setPurgeFrequency(1, TimeUnit.DAYS);
         try (Monitor monitor = new Monitor(new KeywordAnalyzer(), presearcher, configuration)) {
             long began = System.nanoTime();
             try (BufferedReader lines = Files.newBufferedReader(folder.resolve("subscriptions"))) {
