@@ -161,7 +161,7 @@ def reads(
         return
     names = ("min", "p50", "p90", "p99", "max")
     table(("key lookup, ms", *names), [(f"{rate}/s", *(f"{found[f'{name}_ms']:.1f}" for name in names))])
-    line(f"{found['samples']:,} requests, {found['failed']} failed")
+    line(f"{found['samples']:,} rows answered, {found['missing']} gone meanwhile, {found['failed']} failed")
     _print_machine(found["conditions"].machine)
 
 
