@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import psycopg
@@ -17,6 +18,7 @@ from cdc.changelog import ChangeLog
 from cdc.events import ChangeEvent, Op, TableName
 from headwater.deployment import Deployment
 from headwater.http.server import PageServer
+from headwater.service.alerting import alerting
 from headwater.settings import Settings
 from headwater.sinks import sink_kinds
 from tests.headwater.test_http import free_port
@@ -34,7 +36,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
 VIEWS = """
-create materialized view listing_card with (sinks = 'cache, search') as
+create materialized view listing_card with (sinks = 'cache, search, alerts') as
     select l.id, l.city, l.price, (select coalesce(json_agg(p.url order by p.id), '[]') from photos p
                                    where p.listing_id = l.id) as photos
     from listings l;
@@ -83,7 +85,7 @@ def test_a_commit_reaches_everybody(
     with psycopg.connect(capture.postgres.conninfo(), autocommit=True) as market:
         market.execute("set timezone = 'UTC'")
         rig = Rig(capture, Registry(tmp_path / "views"), market, spark)
-        rig.sinks = dict(sink_kinds(deployment))
+        rig.sinks = dict(sink_kinds(replace(deployment, postgres=capture.postgres)))
         rig.want(VIEWS)
         with rig.kept(), served(deployment, capture, tmp_path) as reader:
             rig.settled()
@@ -115,6 +117,19 @@ def test_a_commit_reaches_everybody(
             for sink in ("cache", "search"):
                 rig.sunk_equals("listing_card", sink)
 
+            # Somebody saves a search, and is told.
+            a_price_that_comes_into_budget_is_told_once(market, reader)
+
+
+def a_price_that_comes_into_budget_is_told_once(market: psycopg.Connection, reader: httpx.Client) -> None:
+    wish = {"view": "listing_card", "query": "city:lyon price:..240000", "label": "Lyon, a bargain"}
+    assert reader.post("v1/alerts", json=wish).status_code == httpx.codes.CREATED
+    market.execute("update listings set price = 230000 where id = 2")
+    market.execute("update listings set price = 225000 where id = 2")
+    news = eventually(lambda: told_once(reader))
+    assert (news["key"], news["event"], news["label"]) == ({"id": 2}, "entered", "Lyon, a bargain")
+    assert heard(reader)["data"]["items"][0]["after"]["city"] == "Lyon"
+
 
 @contextmanager
 def served(deployment: Deployment, capture: Capture, folder: Path) -> Iterator[httpx.Client]:
@@ -122,9 +137,26 @@ def served(deployment: Deployment, capture: Capture, folder: Path) -> Iterator[h
     settings = Settings.model_validate(
         {"source": capture.source.name, "data_folder": str(folder), "http": {"port": free_port()}}
     )
-    page = PageServer(replace(deployment, settings=settings, source=capture.source, postgres=capture.postgres))
-    with page.running(), httpx.Client(base_url=page.url, timeout=60) as client:
+    place = replace(deployment, settings=settings, source=capture.source, postgres=capture.postgres)
+    page = PageServer(place)
+    with page.running(), alerting(place, page.reading.hub, page.url), httpx.Client(base_url=page.url) as client:
+        client.timeout = httpx.Timeout(60)
         yield client
+
+
+def told_once(reader: httpx.Client) -> dict[str, Any]:
+    news = reader.get("v1/alerts/inbox").json()["news"]
+    assert len(news) == 1
+    found: dict[str, Any] = news[0]
+    return found
+
+
+def heard(reader: httpx.Client) -> dict[str, Any]:
+    """The first notification of the owner's web feed."""
+    with reader.stream("GET", "v1/alerts/feed") as answer:
+        line = next(line for line in answer.iter_lines() if line.startswith("data: "))
+    found: dict[str, Any] = json.loads(line.removeprefix("data: "))
+    return found
 
 
 def assert_listed(log: ChangeLog, expected: list[tuple[Op, int]]) -> None:
