@@ -39,6 +39,7 @@ VERBS: Final = (
     "headwater.cli.keys",
     "headwater.cli.alerts",
     "headwater.cli.quiet",
+    "headwater.cli.deliveries",
     "headwater.cli.deadletters",
     "headwater.cli.demo",
     "headwater.cli.maintain",

@@ -1,0 +1,99 @@
+"""`headwater deliveries` as people call it, in a real database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import psycopg
+import pytest
+
+from alerts.delivery.postgres_store import PostgresStore
+from alerts.delivery.store import Claim
+from alerts.delivery.verdict import Dead, Disabled, Sent
+from alerts.notification_json import stored
+from cdc.addresses import PostgresAddress
+from headwater import cli
+from headwater.deployment import Deployment
+from headwater.migrate import migrate
+from tests.alerts.samples import notification
+
+pytestmark = pytest.mark.stack
+Run = Callable[..., tuple[int, str]]
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def run(
+    deployment: Deployment,
+    postgres: PostgresAddress,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    migrate(postgres)
+    mine = replace(deployment, postgres=postgres)
+    monkeypatch.setattr(Deployment, "resolve", lambda _settings: mine)
+    capsys.readouterr()
+
+    def run(*arguments: str) -> tuple[int, str]:
+        code = cli.run(list(arguments))
+        told = capsys.readouterr()
+        return code, told.out + told.err
+
+    return run
+
+
+def add(postgres: PostgresAddress, number: int, target: str) -> str:
+    told = notification(f"msg_{number}", number, owner="ada")
+    with psycopg.connect(postgres.conninfo(), autocommit=True) as conn:
+        conn.execute(
+            "insert into headwater.notifications (id, owner, sequence, channel, target, subscription_ids,"
+            " first_sequence, last_sequence, events, body, unsubscribe_token)"
+            " values (%s, 'ada', %s, 'webhook', %s, '{}', 1, 1, 1, %s, %s)",
+            [told.id, number, target, stored(told).decode(), told.id],
+        )
+        [[id_]] = conn.execute(
+            "insert into headwater.deliveries (notification_id, channel, target) values (%s, 'webhook', %s)"
+            " returning id",
+            [told.id, target],
+        ).fetchall()
+    return str(id_)
+
+
+def test_what_is_dead_is_shown_and_tried_again(run: Run, postgres: PostgresAddress) -> None:
+    sent, dead, disabled = (add(postgres, n, f"https://example.com/{n % 2}") for n in (1, 2, 3))
+    assert asyncio.run(settled(postgres, {sent: Sent(), dead: Dead("refused: 400"), disabled: Disabled("410")})) == 3
+
+    code, out = run("deliveries", "list", "--json")
+    found = {str(each["id"]): each for each in json.loads(out)["deliveries"]}
+    assert {id_: each["state"] for id_, each in found.items()} == {sent: "delivered", dead: "dead", disabled: "dead"}
+    assert found[dead]["last_error"] == "refused: 400"
+    assert found[disabled]["disabled_reason"] == "410"
+
+    code, out = run("deliveries", "list", "--state", "dead")
+    assert code == 0
+    assert "refused: 400" in out
+    assert "delivered" not in out
+    code, out = run("deliveries", "list", "--state", "ded")
+    assert (code, "dead" in out) == (2, True)
+
+    assert run("deliveries", "replay")[0] == 2
+    assert run("deliveries", "replay", sent)[0] == 2
+    assert json.loads(run("deliveries", "replay", disabled, "--json")[1]) == {"replayed": [int(disabled)]}
+    assert asyncio.run(settled(postgres, {disabled: Sent()})) == 1  # its endpoint is on again
+    assert json.loads(run("deliveries", "replay", "--all", "--json")[1]) == {"replayed": [int(dead)]}
+
+
+async def settled(postgres: PostgresAddress, verdicts: dict[str, Sent | Dead | Disabled]) -> int:
+    """How many were claimed and settled."""
+    store = PostgresStore(postgres)
+    try:
+        claimed = await store.claim(Claim(NOW, NOW, 100, 100))
+        for delivery in claimed:
+            await store.settle(delivery.id, verdicts[delivery.id], NOW)
+        return len(claimed)
+    finally:
+        await store.close()
