@@ -37,7 +37,8 @@ _MOVE: Final = "update headwater.alert_places set mark = %s where view = %s and 
 _DROP: Final = "delete from headwater.alert_places where view = %s and generation = %s"
 _CURRENT: Final = "select max(generation) from headwater.alert_places where view = %s and is_shown"
 _SHOW: Final = """
-    update headwater.alert_places set is_shown = generation = %(generation)s, is_silent = false
+    update headwater.alert_places set is_shown = generation = %(generation)s, is_silent = false,
+        first_offset = case when is_silent then (mark->>'next_offset')::bigint else first_offset end
     where view = %(view)s and (is_shown or generation = %(generation)s)
 """
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from alerts.book import Book
 from alerts.matcher.matcher import Matcher
+from alerts.matcher.naive import Naive
 from alerts.outbox import Match
 from alerts.saved_row import entry_of
 from alerts.subscription import Event
@@ -26,9 +27,11 @@ from views.sinks.sink import Change, Mark
 class Watch:
     """Not shared between threads."""
 
-    def __init__(self, definition: IndexDefinition, book: Book) -> None:
-        self._definition, self._book = definition, book
-        self._matcher = Matcher(definition)
+    def __init__(
+        self, definition: IndexDefinition, book: Book, matching: type[Matcher] | type[Naive] = Matcher
+    ) -> None:
+        self._definition, self._book, self._matching = definition, book, matching
+        self._matcher: Matcher | Naive = matching(definition)
         self.refused: dict[int, str] = {}
         """Searches that the view, as it is now, cannot answer: its columns have changed since they were saved."""
 
@@ -40,14 +43,14 @@ class Watch:
             here = [change for change in left if change.version < epoch.next_offset]
             left = left[len(here) :]
             told = [change for change in here if not change.is_silent and change.before != change.after]
-            if told and len(self._matcher):
+            if told:
                 yield from self._matched(told, epoch)
 
     def _reach(self, epoch: Mark, since: Mark | None) -> None:
         if not self._book.is_of(epoch.era):
             is_known = since is not None and since.era == epoch.era and since.offset > 0
             at = since.offset if since is not None and is_known else epoch.offset
-            self._matcher, self.refused = Matcher(self._definition), {}
+            self._matcher, self.refused = self._matching(self._definition), {}
             for number, row in self._book.open(Position(epoch.era, at)).items():
                 self._note(number, row)
         for number, changed in self._book.advance(epoch.offset):

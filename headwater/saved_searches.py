@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from alerts import inbox, store, unsubscribing
+from alerts import inbox, store, trial, unsubscribing
 from alerts.outbox import key_hash
 from alerts.previewing import count_events
 from alerts.saved_search import SavedSearch, Wish
@@ -113,6 +113,13 @@ class SavedSearches:
         search = self.read(owner, id_)
         with self._connected() as conn:
             return store.rotate_secret(conn, owner, search.wish.channel, search.wish.target)
+
+    def test(self, owner: str, id_: int) -> int:
+        """Sends a message that says only that it is one; the delivery's number."""
+        search = self.read(owner, id_)
+        self._check_target(search.wish)
+        with self._connected() as conn:
+            return trial.send(conn, search, self.settings.public_url)
 
     def inbox(self, owner: str, after: int, most: int) -> list[inbox.News]:
         with self._connected() as conn:

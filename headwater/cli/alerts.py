@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from headwater.cli import alerts_checks
 from headwater.cli.output import JsonOption, line, print_json, table
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def register(app: typer.Typer) -> None:
     verbs = typer.Typer(no_args_is_help=True, help="Saved searches: who is told what.")
     for name, verb in (
         ("list", list_alerts), ("add", add), ("show", show), ("edit", edit), ("pause", pause), ("resume", resume),
-        ("remove", remove), ("preview", preview), ("explain", explain),
+        ("remove", remove), ("preview", preview), ("explain", explain), ("test", alerts_checks.send_test),
+        ("sweep", alerts_checks.sweep),
     ):  # fmt: skip
         verbs.command(name)(verb)
     app.add_typer(verbs, name="alerts")
@@ -40,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 def list_alerts(owner: OwnerOption = "", as_json: JsonOption = False) -> None:
     """Saved searches, of everybody or of one owner."""
-    searches = _searches()
+    searches = open_searches()
     found = searches.listed(owner) if owner else searches.everybodys()
     told = [searches.told(search) for search in found]
     if as_json:
@@ -62,14 +64,14 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Save a search: it tells of what is committed from now on."""
-    searches = _searches()
+    searches = open_searches()
     made = searches.create(owner, {**parse_fields(fields), "view": view, "query": query})
     _print_one(searches, made, as_json)
 
 
 def show(id_: IdArgument, as_json: JsonOption = False) -> None:
     """One saved search with all its fields."""
-    searches = _searches()
+    searches = open_searches()
     _print_one(searches, searches.read(searches.owner_of(id_), id_), as_json)
 
 
@@ -79,7 +81,7 @@ def edit(
     as_json: JsonOption = False,
 ) -> None:
     """Change fields of a saved search: --set frequency=daily --set query='city:lyon'."""
-    searches = _searches()
+    searches = open_searches()
     _print_one(searches, searches.update(searches.owner_of(id_), id_, parse_fields(fields)), as_json)
 
 
@@ -95,7 +97,7 @@ def resume(id_: IdArgument, as_json: JsonOption = False) -> None:
 
 def remove(id_: IdArgument, as_json: JsonOption = False) -> None:
     """Remove a saved search; what it told stays in its owner's inbox."""
-    searches = _searches()
+    searches = open_searches()
     searches.remove(searches.owner_of(id_), id_)
     if as_json:
         print_json({"id": id_, "state": "removed"})
@@ -111,7 +113,7 @@ def preview(
     as_json: JsonOption = False,
 ) -> None:
     """How many rows match now, and what would have been told in the last days. Saves nothing."""
-    found = _searches().preview({**parse_fields(fields), "view": view, "query": query}, days)
+    found = open_searches().preview({**parse_fields(fields), "view": view, "query": query}, days)
     if as_json:
         print_json(found)
         return
@@ -134,7 +136,7 @@ def explain(
 
     from headwater.saved_searches import told_explanation
 
-    searches = _searches()
+    searches = open_searches()
     found = searches.explain(searches.owner_of(id_), id_, key)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(told_explanation(found)), indent=2))
@@ -174,7 +176,7 @@ def _value(name: str, text: str) -> Any:
     return None if name in nullable and not text else text
 
 
-def _searches() -> SavedSearches:
+def open_searches() -> SavedSearches:
     from headwater.api.shapes import Shapes
     from headwater.deployment import Deployment
     from headwater.saved_searches import SavedSearches
@@ -187,7 +189,7 @@ def _searches() -> SavedSearches:
 
 
 def _set(id_: int, fields: dict[str, Any], as_json: bool) -> None:
-    searches = _searches()
+    searches = open_searches()
     _print_one(searches, searches.update(searches.owner_of(id_), id_, fields), as_json)
 
 

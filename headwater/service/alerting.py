@@ -26,10 +26,13 @@ from alerts.notifier import notify
 from alerts.pruning import prune
 from cdc.errors import HeadwaterError
 from cdc.postgres import connect
+from headwater.alert_sweeps import sweep
 from headwater.channels import channels, delivery_limits
 from headwater.deployment import Deployment
 from headwater.events_log import get_log
 
+SWEEP_S: Final = 600.0
+"""How often a stretch of what was told is looked at once more (alerts/sweep.py)."""
 LOOK_S: Final = 0.2
 """How often the outbox is looked at: a part of the time from a commit to its news."""
 PRUNE_S: Final = 3600.0
@@ -65,6 +68,7 @@ class Alerting:
             async with asyncio.TaskGroup() as group:
                 group.create_task(engine.run(over))
                 group.create_task(self._notifying(engine, stopping, over))
+                group.create_task(self._sweeping(over))
         except* (HeadwaterError, psycopg.Error) as failed:
             raise failed.exceptions[0] from failed
         finally:
@@ -90,6 +94,22 @@ class Alerting:
         finally:
             over.set()
             engine.wake()
+
+    async def _sweeping(self, over: asyncio.Event) -> None:
+        """Expected is no difference: one means that people were not told, or told wrongly."""
+        log = get_log("alerts")
+        while not over.is_set():
+            await _rest(over, SWEEP_S)
+            if over.is_set():
+                return
+            try:
+                found = await asyncio.to_thread(sweep, self.deployment)
+            except HeadwaterError as error:  # a view is being built, the log is away: the next one looks again
+                log.info("not swept", fact=error.fact)
+                continue
+            for each in (swept for swept in found if not swept.is_right):
+                counts = {"missed": len(each.missed), "wrong": len(each.wrong)}
+                log.error("alerts differ", view=each.view, **counts, hint=f"headwater alerts sweep {each.view}")
 
 
 async def _rest(stopping: asyncio.Event, seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 - subscriptions: the log says what a search was before it was changed, so it is known what it was at any position of the
   log (alerts/book.py).
-- alert_places: how far each view is matched, as a sink keeps its mark (alerts/sink.py).
+- alert_places: how far each view is matched, as a sink keeps its mark (alerts/sink.py), and since where.
 - endpoints: held for a while, or switched off; deliveries: when each was settled (alerts/delivery/postgres_store.py).
 """
 
@@ -24,6 +24,7 @@ UP = (
         mark json,
         is_shown boolean not null default false,
         is_silent boolean not null,
+        first_offset bigint,
         primary key (view, generation)
     )
     """,

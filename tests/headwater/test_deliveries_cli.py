@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -12,14 +12,16 @@ import psycopg
 import pytest
 
 from alerts.delivery.postgres_store import PostgresStore
-from alerts.delivery.store import Claim
+from alerts.delivery.store import Claim, Delivery
 from alerts.delivery.verdict import Dead, Disabled, Sent
 from alerts.notification_json import stored
+from alerts.store import create
 from cdc.addresses import PostgresAddress
 from headwater import cli
 from headwater.deployment import Deployment
 from headwater.migrate import migrate
 from tests.alerts.samples import notification
+from tests.alerts.store.wishes import wish
 
 pytestmark = pytest.mark.stack
 Run = Callable[..., tuple[int, str]]
@@ -85,6 +87,27 @@ def test_what_is_dead_is_shown_and_tried_again(run: Run, postgres: PostgresAddre
     assert json.loads(run("deliveries", "replay", disabled, "--json")[1]) == {"replayed": [int(disabled)]}
     assert asyncio.run(settled(postgres, {disabled: Sent()})) == 1  # its endpoint is on again
     assert json.loads(run("deliveries", "replay", "--all", "--json")[1]) == {"replayed": [int(dead)]}
+
+
+def test_a_test_message_goes_the_way_of_the_news(run: Run, postgres: PostgresAddress) -> None:
+    with psycopg.connect(postgres.conninfo(), autocommit=True) as conn:
+        search = create(conn, "ada", wish(channel="webhook", target="https://example.com/hook"))
+    code, out = run("alerts", "test", str(search.id), "--json")
+    assert code == 0, out
+    delivery = str(json.loads(out)["delivery"])
+    [told] = asyncio.run(claimed(postgres))
+    assert (told.id, told.target.address, told.notification.owner) == (delivery, "https://example.com/hook", "ada")
+    assert told.target.secrets
+    assert "test" in told.notification.items[0].searches[0].reason
+    assert run("alerts", "test", "999")[0] != 0
+
+
+async def claimed(postgres: PostgresAddress) -> Sequence[Delivery]:
+    store = PostgresStore(postgres)
+    try:
+        return await store.claim(Claim(NOW, NOW, 100, 100))
+    finally:
+        await store.close()
 
 
 async def settled(postgres: PostgresAddress, verdicts: dict[str, Sent | Dead | Disabled]) -> int:

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from alerts.sink import AlertKind
+from alerts.sweep import Sweep, Swept
 from cdc.epochs import CUTS_MAX
 from tests.maintain.rig import Rig, limits
 from tests.waiting import eventually
+from views.maintain.publisher import view_topic
+from views.sinks.following import ViewTopic
 from views.sinks.lane import LaneState
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -86,6 +89,29 @@ def test_each_event_is_told_once(kept: Rig) -> None:
     kept.connection.execute("update items set price = 80 where id = 102")
     kept.connection.execute("update items set price = 300 where id = 101")
     assert told(kept, "ada") == Counter([("ada", "101", "entered"), ("ada", "102", "entered"), ("ada", "101", "left")])
+
+
+def test_a_sweep_finds_what_was_missed_and_what_was_wrong(kept: Rig) -> None:
+    save(kept, "eve", {"equals": {"field": "kind", "value": "castle"}}, ("entered", "left"))
+    for number in range(300, 306):
+        kept.connection.execute("insert into items values (%s, 1, 5, 'castle')", [number])
+    assert len(told(kept, "eve")) == 6
+    found = swept(kept)
+    assert (found.missed, found.wrong) == ((), ())
+    assert found.expected >= 5
+
+    kept.connection.execute("delete from headwater.outbox where owner = 'eve' and key = '{\"id\":304}'")
+    kept.connection.execute("update headwater.outbox set event = 'left' where owner = 'eve' and key = '{\"id\":305}'")
+    found = swept(kept)
+    assert [(each.key, each.event) for each in found.missed] == [('{"id":304}', "entered"), ('{"id":305}', "entered")]
+    assert [(each.key, each.event) for each in found.wrong] == [('{"id":305}', "left")]
+
+
+def swept(rig: Rig) -> Swept:
+    """What a sweep finds of a search that was saved a moment before."""
+    source, kafka = rig.capture.source, rig.capture.kafka
+    topic = ViewTopic(kafka, view_topic(source, "cards"))
+    return Sweep(rig.capture.postgres, kafka, source, topic, rig.group("cards").shape("cards", source))()
 
 
 def test_a_search_sees_just_what_is_committed_after_it(kept: Rig) -> None:

@@ -100,7 +100,7 @@ def _follow_every_version(
     for piece in topic.records(mark.next_offset, target.next_offset):
         for raw in piece:
             held.append(change(raw))
-            _step(steps, raw, target)
+            step(steps, raw, target)
         if len(held) >= rows_max:
             mark = msgspec.structs.replace(mark, next_offset=held[-1].version + 1)
             refused += sink.apply(held, mark, steps)
@@ -111,7 +111,7 @@ def _follow_every_version(
     return refused
 
 
-def _step(steps: list[Mark], raw: Raw, target: Mark) -> None:
+def step(steps: list[Mark], raw: Raw, target: Mark) -> None:
     """Marks the end of what came together so far. A tombstone comes with the change before it."""
     if raw.value is None:
         if steps:
@@ -119,7 +119,7 @@ def _step(steps: list[Mark], raw: Raw, target: Mark) -> None:
         return
     came = msgspec.json.decode(raw.value, type=_Came)
     at = Position.parse(came.position)
-    step = Mark(
+    made = Mark(
         target.topic_id,
         raw.offset + 1,
         target.since,
@@ -129,10 +129,10 @@ def _step(steps: list[Mark], raw: Raw, target: Mark) -> None:
         came.committed_at_us,
         came.published_at_us,
     )
-    if steps and (steps[-1].era, steps[-1].offset) == (step.era, step.offset):
-        steps[-1] = step
+    if steps and (steps[-1].era, steps[-1].offset) == (made.era, made.offset):
+        steps[-1] = made
     else:
-        steps.append(step)
+        steps.append(made)
 
 
 @dataclass(frozen=True)
