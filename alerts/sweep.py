@@ -39,7 +39,7 @@ _PLACE: Final = """
     select mark::text, first_offset from headwater.alert_places where view = %s and is_shown and mark is not null
 """
 _RECORDED: Final = """
-    select subscription_id, key, event, version from headwater.outbox
+    select subscription_id, key, event, version, committed_at from headwater.outbox
     where view = %s and version >= %s and version < %s and event = any(%s)
 """
 
@@ -97,16 +97,11 @@ class Sweep:
             matches = list(watch.matches(stretch.changes, stretch.since, stretch.epochs))
             expected = set(self._expected(conn, matches))
             recorded = self._recorded(conn, stretch)
-            known = by_ids(conn, sorted({each.subscription_id for each in recorded - expected}))
-        by_rule = {_told(match) for match in matches}
-        wrong = {each for each in recorded - by_rule if not _changed_since(known.get(each.subscription_id), stretch)}
-        return Swept(
-            self.shape.view,
-            len(stretch.changes),
-            len(expected),
-            tuple(sorted(expected - recorded)),
-            tuple(sorted(wrong)),
-        )
+            unruly = recorded.keys() - {_told(match) for match in matches}
+            known = by_ids(conn, sorted({each.subscription_id for each in unruly}))
+        wrong = sorted(each for each in unruly if _is_as_it_was(known.get(each.subscription_id), recorded[each]))
+        missed = sorted(expected - recorded.keys())
+        return Swept(self.shape.view, len(stretch.changes), len(expected), tuple(missed), tuple(wrong))
 
     def _place(self, conn: psycopg.Connection) -> tuple[Mark, int]:
         row = conn.execute(_PLACE, [self.shape.view]).fetchone()
@@ -139,21 +134,21 @@ class Sweep:
         now = datetime.now(UTC)
         for match in matches:
             search, at = searches.get(match.subscription_id), match.committed_at
-            if search is None or at is None or search.updated_at > at or search.silence(now) is not None:
+            if not _is_as_it_was(search, at) or search is None or at is None or search.silence(now) is not None:
                 continue
             if match.event in LOOKED_AT and not any(each.holds(at) for each in silent):
                 yield _told(match)
 
-    def _recorded(self, conn: psycopg.Connection, stretch: Stretch) -> set[Told]:
+    def _recorded(self, conn: psycopg.Connection, stretch: Stretch) -> dict[Told, datetime | None]:
+        """With the commit that each is of."""
         given = [self.shape.view, stretch.since.next_offset, stretch.epochs[-1].next_offset, list(LOOKED_AT)]
-        return {Told(*row) for row in conn.execute(_RECORDED, given)}
+        return {Told(*row[:4]): row[4] for row in conn.execute(_RECORDED, given)}
 
 
 def _told(match: Match) -> Told:
     return Told(match.subscription_id, match.key.decode(), match.event, match.version)
 
 
-def _changed_since(search: SavedSearch | None, stretch: Stretch) -> bool:
-    """Changed or removed after the stretch began: what it said before is not known any more."""
-    began_at = (stretch.since.committed_at_us or 0) / 1e6
-    return search is None or search.updated_at.timestamp() > began_at
+def _is_as_it_was(search: SavedSearch | None, at: datetime | None) -> bool:
+    """Neither changed nor removed since then: what it said before is not known any more."""
+    return search is not None and at is not None and search.updated_at <= at

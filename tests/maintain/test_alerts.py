@@ -95,7 +95,7 @@ def test_a_sweep_finds_what_was_missed_and_what_was_wrong(kept: Rig) -> None:
     save(kept, "eve", {"equals": {"field": "kind", "value": "castle"}}, ("entered", "left"))
     for number in range(300, 306):
         kept.connection.execute("insert into items values (%s, 1, 5, 'castle')", [number])
-    assert len(told(kept, "eve")) == 6
+        assert len(told(kept, "eve")) == number - 299  # an epoch each: the first of a sweep only says where it begins
     found = swept(kept)
     assert (found.missed, found.wrong) == ((), ())
     assert found.expected >= 5
