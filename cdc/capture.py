@@ -28,7 +28,7 @@ from cdc.events import TableName
 from cdc.position import Lsn
 from cdc.postgres import connect, explained
 from cdc.publication import ensure_capture_role, ensure_publication
-from cdc.relations import OWN_TABLES
+from cdc.relations import OWN_TABLES, PRIVATE
 from cdc.snapshots import SNAPSHOT_END, SnapshotProgress, SnapshotTracker
 
 RUN_TIMEOUT_S: Final = 90.0
@@ -111,6 +111,7 @@ class Capture:
             tables=tuple(t for t in tables if t not in own),
             keys=keys,
             own_tables=OWN_TABLES,
+            excluded=PRIVATE,
             retention_ms=self.pace.retention_ms,
             heartbeat_interval_ms=self.pace.heartbeat_interval_ms,
             poll_interval_ms=self.pace.poll_interval_ms,

@@ -12,8 +12,10 @@ from alerts.book import Book, Gathering
 from cdc import eras
 from cdc.capture import Capture
 from cdc.changelog import ChangeLog
+from cdc.envelope import table_of
 from cdc.events import End, Record
 from cdc.position import Position
+from cdc.relations import SUBSCRIPTIONS
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -63,6 +65,9 @@ def test_the_book_is_what_a_replay_gives_wherever_it_is_opened(capture: Capture)
     log = ChangeLog(capture.kafka, capture.source)
     records = eventually(lambda: whole(capture, log, len(saved)))
 
+    searches = [record.value for record in records if record.value and table_of(record.value) == SUBSCRIPTIONS]
+    assert searches
+    assert not any(b'"unsubscribe_token"' in value for value in searches), "it stays in the database"
     boundaries = [
         r.position.offset + 1 for r in records if r.value is not None and r.value.startswith(b'{"status":"END')
     ]
