@@ -9,13 +9,11 @@ nothing.
 
 from __future__ import annotations
 
-import secrets
-import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import psycopg
 from psycopg.rows import class_row
@@ -23,6 +21,7 @@ from psycopg.rows import class_row
 from alerts.clock import Clock, system_clock
 from alerts.grouping import Decision, Draft, Knowledge, Pending, Target, decide
 from alerts.messages import body
+from alerts.posting import Posting, post
 from alerts.store import by_ids
 
 LONGEST_DAY: Final = timedelta(hours=49)
@@ -60,18 +59,6 @@ _SUPPRESSED: Final = """
 _TOLD: Final = """
     select channel, target, subscription_ids, created_at from headwater.notifications
     where owner = %s and created_at >= %s
-"""
-_NOTIFICATION: Final = """
-    insert into headwater.notifications (id, owner, sequence, channel, target, subscription_ids, first_sequence,
-        last_sequence, events, body, unsubscribe_token, created_at)
-    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-"""
-_DELIVERY: Final = """
-    insert into headwater.deliveries (notification_id, channel, target, next_attempt_at, created_at)
-    values (%s, %s, %s, %s, %s)
-"""
-_NEXT: Final = """
-    update headwater.owners set last_notification = last_notification + 1 where owner = %s returning last_notification
 """
 _TELL: Final = "update headwater.outbox set told_at = %s, notification_id = %s where id = any(%s)"
 _POSTPONE: Final = """
@@ -162,16 +149,14 @@ def _told(
 
 
 def _write(conn: psycopg.Connection, owner: str, draft: Draft, known: Knowledge, pace: Pace, now: datetime) -> None:
-    id_, token = uuid.uuid4().hex, secrets.token_urlsafe(24)
-    url = f"{pace.base_url}/v1/alerts/unsubscribe/{token}"
-    [[number]] = conn.execute(_NEXT, [owner]).fetchall()
-    made = body(id_, owner, number, draft, known.searches, now, url, pace.items_per_notification_max).decode()
-    where: list[Any] = [draft.target.channel, draft.target.target]
+    def made(id_: str, number: int, url: str) -> bytes:
+        return body(id_, owner, number, draft, known.searches, now, url, pace.items_per_notification_max)
+
     first, last = draft.rows[0].sequence, draft.rows[-1].sequence
-    ids = list(draft.subscription_ids)
-    conn.execute(_NOTIFICATION, [id_, owner, number, *where, ids, first, last, len(draft.rows), made, token, now])
-    conn.execute(_DELIVERY, [id_, *where, now, now])
-    conn.execute(_TELL, [now, id_, [row.id for row in draft.rows]])
+    to = draft.target
+    posting = Posting(owner, to.channel, to.target, draft.subscription_ids, first, last, len(draft.rows))
+    posted = post(conn, posting, made, pace.base_url, now)
+    conn.execute(_TELL, [now, posted.notification, [row.id for row in draft.rows]])
 
 
 def _settle(conn: psycopg.Connection, decision: Decision) -> None:

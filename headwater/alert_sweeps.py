@@ -14,17 +14,12 @@ from views.maintain.registry import Registry, ViewState
 from views.sinks.following import ViewTopic
 
 
-def swept_views(deployment: Deployment) -> list[str]:
-    """Those that are live and have alerts."""
+def sweep(deployment: Deployment, views: Sequence[str] = (), changes_max: int = CHANGES_MAX) -> list[Swept]:
+    """These views, or all that are live and have alerts."""
     registry = Registry(deployment.settings.views_state)
     shapes = Shapes(registry, deployment.source)
     live = [name for name, status in registry.state().views.items() if status.state is ViewState.LIVE]
-    return sorted(name for name in live if shapes.has(name, ALERTS))
-
-
-def sweep(deployment: Deployment, views: Sequence[str] = (), changes_max: int = CHANGES_MAX) -> list[Swept]:
-    """These views, or all that have alerts."""
-    known = swept_views(deployment)
+    known = sorted(name for name in live if shapes.has(name, ALERTS))
     for view in views:
         if view not in known:
             raise ConfigurationError(
@@ -32,7 +27,6 @@ def sweep(deployment: Deployment, views: Sequence[str] = (), changes_max: int = 
                 detail=f"those that have: {', '.join(known) or 'none'}",
                 hint="headwater views",
             )
-    shapes = Shapes(Registry(deployment.settings.views_state), deployment.source)
     return [
         Sweep(
             deployment.postgres,

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from headwater.cli.output import JsonOption, line, print_json, table
-
-if TYPE_CHECKING:
-    import psycopg
+from headwater.cli.source import connected_source
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +32,7 @@ def list_deliveries(
 
     if state and state not in STATES:
         raise ConfigurationError(f"no state {state} of a delivery", hint=nearest(state, STATES))
-    with _connected() as conn:
+    with connected_source() as conn:
         found = listed(conn, state, owner, most)
     if as_json:
         print_json({"deliveries": found})
@@ -66,7 +62,7 @@ def replay(
         raise ConfigurationError(
             "name deliveries, or --all", detail="one of the two", hint="headwater deliveries list --state dead"
         )
-    with _connected() as conn:
+    with connected_source() as conn:
         found = try_again(conn, None if all_ else ids)
     missing = sorted(set(ids or ()) - set(found))
     if missing:
@@ -79,13 +75,3 @@ def replay(
         print_json({"replayed": found})
     else:
         line(f"{len(found)} are tried again")
-
-
-@contextmanager
-def _connected() -> Iterator[psycopg.Connection]:
-    from headwater.deployment import Deployment
-    from headwater.saved_searches import connected
-    from headwater.settings import load
-
-    with connected(Deployment.resolve(load()).postgres) as conn:
-        yield conn

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwater.cli.output import JsonOption, line, print_json, table
+from headwater.cli.source import connected_source
 
 if TYPE_CHECKING:
-    import psycopg
-
     from alerts.quiet import Stretch
 
 ViewOption = Annotated[str, typer.Option("--view", metavar="VIEW", help="Only alerts of this view; else of all.")]
@@ -31,7 +28,7 @@ def begin(view: ViewOption = "", reason: ReasonOption = "", as_json: JsonOption 
     """From now on nobody is told, until `headwater quiet end`. What is committed before this returns is still told."""
     from alerts import quiet
 
-    with _connected() as conn:
+    with connected_source() as conn:
         made = quiet.begin(conn, view or None, reason)
     if as_json:
         print_json(made)
@@ -43,7 +40,7 @@ def end(view: ViewOption = "", as_json: JsonOption = False) -> None:
     """Alerts tell again; what was committed meanwhile stays untold."""
     from alerts import quiet
 
-    with _connected() as conn:
+    with connected_source() as conn:
         ended = quiet.end(conn, view or None)
     if as_json:
         print_json({"ended": ended})
@@ -55,7 +52,7 @@ def list_stretches(as_json: JsonOption = False) -> None:
     """The last stretches, newest first."""
     from alerts import quiet
 
-    with _connected() as conn:
+    with connected_source() as conn:
         found = quiet.listed(conn)
     if as_json:
         print_json({"quiet": found})
@@ -66,14 +63,3 @@ def list_stretches(as_json: JsonOption = False) -> None:
 def _row(stretch: Stretch) -> tuple[str, str, str, str]:
     ended = f"{stretch.ended_at:%Y-%m-%d %H:%M:%SZ}" if stretch.ended_at else "still quiet"
     return stretch.view or "all", f"{stretch.began_at:%Y-%m-%d %H:%M:%SZ}", ended, stretch.reason
-
-
-@contextmanager
-def _connected() -> Iterator[psycopg.Connection]:
-    from headwater.deployment import Deployment
-    from headwater.saved_searches import connected
-    from headwater.settings import load
-
-    with connected(Deployment.resolve(load()).postgres) as conn:
-        conn.execute("set time zone 'UTC'")
-        yield conn

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from datetime import UTC, datetime, timedelta
+from types import ModuleType
 from typing import Any
 
 import msgspec
 import psycopg
 import pytest
 
-from alerts import inbox, notifier, store
+from alerts import inbox, notifier, posting, store
 from alerts.notifier import Pace, Round, next_due_at, notify
 from alerts.outbox import record
 from alerts.refusals import NoSuchSearch
@@ -179,13 +180,13 @@ def test_an_owner_whom_another_looks_at_is_left_to_them(connect: Connect, desk: 
     assert desk.notify() == Round(1, 1, 1)
 
 
-@pytest.mark.parametrize("step", ["_NOTIFICATION", "_DELIVERY", "_TELL"])
-def test_what_is_cut_off_leaves_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+@pytest.mark.parametrize(("module", "step"), [(posting, "_NOTIFICATION"), (posting, "_DELIVERY"), (notifier, "_TELL")])
+def test_what_is_cut_off_leaves_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, module: ModuleType, step: str
+) -> None:
     desk.hit(desk.save(), desk.save("bob"))
-    asked = getattr(notifier, step)
-    monkeypatch.setattr(
-        notifier, step, f"{asked} and 1 / 0" if "where" in asked else asked.replace("(%s", "(1 / 0, %s")
-    )
+    asked = getattr(module, step)
+    monkeypatch.setattr(module, step, f"{asked} and 1 / 0" if "where" in asked else asked.replace("(%s", "(1 / 0, %s"))
     with pytest.raises(psycopg.Error):
         desk.notify()
     monkeypatch.undo()

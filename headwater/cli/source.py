@@ -1,0 +1,21 @@
+"""The source database for verbs that only ask or tell it something. Times are shown in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+@contextmanager
+def connected_source() -> Iterator[psycopg.Connection]:
+    from headwater.deployment import Deployment
+    from headwater.saved_searches import connected
+    from headwater.settings import load
+
+    with connected(Deployment.resolve(load()).postgres) as conn:
+        conn.execute("set time zone 'UTC'")
+        yield conn
