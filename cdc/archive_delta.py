@@ -43,6 +43,7 @@ _PROPERTIES: Final = {
     "delta.checkpointPolicy": "classic",
     "delta.checkpointInterval": "20",
 }
+_APPEND_ONLY: Final = "delta.appendOnly"
 _NOTE: Final = "userMetadata"
 """Where in a commit's own metadata: the place that Spark uses for it, too."""
 
@@ -117,6 +118,26 @@ class Snapshot:
         """Removes files that no version needs any more, once they are older than the table's retention."""
         with _errors(self.path):
             self.table.vacuum(dry_run=False, full=True, commit_properties=self._same_note())
+
+    def delete(self, predicate: str) -> None:
+        """One commit without the rows that match; what the table says of itself stays."""
+        note = self.last.note if self.last is not None else None
+        self._commit(note, lambda properties: self._delete(predicate, properties))
+
+    def purge(self) -> None:
+        """Removes at once the files that no reader of the newest version needs: one that is under way may miss some.
+        Not those that no version names: another writer may be about to."""
+        with _errors(self.path):
+            self.table.vacuum(
+                retention_hours=0,
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=False,
+                commit_properties=self._same_note(),
+            )
+
+    def _delete(self, predicate: str, properties: CommitProperties) -> None:
+        self.table.delete(predicate, commit_properties=properties)
 
     def _append(self, rows: pa.Table | pa.RecordBatchReader, properties: CommitProperties) -> None:
         from deltalake import write_deltalake
@@ -198,6 +219,38 @@ class DeltaFolder:
         """Our last commit, if it was the last that changed rows."""
         found = self.look()
         return found.last if found is not None else None
+
+    def erase(self, predicate: str) -> None:
+        """Rows that match leave for good, with the files that held them, also from a table that else only grows. Raises
+        StateFenced when somebody else wrote meanwhile: to be tried again."""
+        is_append_only = self._looked().table.metadata().configuration.get(_APPEND_ONLY) == "true"
+        if is_append_only:
+            self._set(_APPEND_ONLY, "false")
+        try:
+            self._looked().delete(predicate)
+        finally:
+            if is_append_only:
+                self._set(_APPEND_ONLY, "true")
+        self.purge()
+
+    def purge(self) -> None:
+        """See Snapshot.purge; also entries of the table's log that are older than its retention."""
+        self._looked().purge()
+        with _errors(self.path):
+            table = self._looked().table
+            table.create_checkpoint()
+            table.cleanup_metadata()
+
+    def _looked(self) -> Snapshot:
+        found = self.look()
+        if found is None or not found.is_ours:
+            raise SinkUnavailable("the Delta table is not there, or somebody else's", detail=str(self.path))
+        return found
+
+    def _set(self, name: str, value: str) -> None:
+        found = self._looked()
+        with _errors(self.path):
+            found.table.alter.set_table_properties({name: value})
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
         """An empty table in place of whatever is there."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import msgspec
@@ -20,15 +20,17 @@ from cdc import eras, preflight, topics
 from cdc.addresses import ConnectAddress, KafkaAddress, PostgresAddress, Source
 from cdc.catalog_reader import describe
 from cdc.changelog import ChangeLog
-from cdc.connect import STOPPED, ConnectClient
+from cdc.connect import PAUSED, STOPPED, ConnectClient
 from cdc.connector import RECORD_BYTES_MAX, ConnectorConfig
 from cdc.cut_off import SETTLE_LITTLE_S, SETTLE_S_MAX, set_right
-from cdc.errors import CaptureError
+from cdc.errors import CaptureError, CaptureGap
 from cdc.events import TableName
+from cdc.gaps import GapCode, Seen, find
 from cdc.position import Lsn
 from cdc.postgres import connect, explained
 from cdc.publication import ensure_capture_role, ensure_publication
 from cdc.relations import OWN_TABLES, PRIVATE
+from cdc.slots import observe
 from cdc.snapshots import SNAPSHOT_END, SnapshotProgress, SnapshotTracker
 
 RUN_TIMEOUT_S: Final = 90.0
@@ -38,7 +40,8 @@ BEGINNING_RECORDS: Final = 10
 
 _HISTORY: Final = """
     select (select system_identifier::text from pg_control_system()),
-           (select timeline_id from pg_control_checkpoint())
+           case when pg_is_in_recovery() then (select timeline_id from pg_control_checkpoint())
+                else ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer end
 """
 _SLOT: Final = "select active, confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
 _SIGNAL: Final = "insert into headwater.signal (id, type, data) values (%s, 'execute-snapshot', %s)"
@@ -71,8 +74,9 @@ class Capture:
     tables: tuple[str, ...]
     pace: Pace = Pace()
 
-    def ensure(self, report: Report = lambda _what: None) -> bool:
-        """Capture is set up and runs; True when the connector was created or changed for it."""
+    def ensure(self, report: Report = lambda _what: None, *, keep_paused: bool = False) -> bool:
+        """Capture is set up and runs; True when the connector was created or changed for it. With `keep_paused` one
+        that somebody has paused stays so: Kafka Connect remembers it."""
         report("checking the source database")
         preflight.require(self.postgres, self.source, self.tables)
         with connect(self.postgres) as conn:
@@ -90,7 +94,7 @@ class Capture:
             fresh = self._ensure_era(conn, topic_id)
             config = self.config(published.tables, _index_keys(conn, published.tables))
             report("starting the connector")
-            changed = self._ensure_connector(config)
+            changed = self._ensure_connector(config, keep_paused=keep_paused and not fresh)
             if fresh:
                 self._wait_for_snapshot(self._wait_for_slot(conn))
             elif published.added:
@@ -99,7 +103,9 @@ class Capture:
         return changed
 
     def begin_anew(self, report: Report = lambda _what: None) -> None:
-        """A fresh slot, a fresh snapshot, a new era; what the old era said stays in the log, but is over."""
+        """A fresh slot, a fresh snapshot, a new era; what the old era said stays in the log, but is over. Nothing is
+        removed where what follows would be refused."""
+        preflight.require(self.postgres, self.source, self.tables, may_be_lost=True)
         self.remove()
         self.ensure(report)
 
@@ -129,17 +135,25 @@ class Capture:
         exists = conn.execute(_SLOT, [self.source.slot]).fetchone() is not None
         if exists and found is None:
             raise _unknown_slot(self.source)
-        if exists and found and not (found.topic_id == topic_id and self._snapshot_progress().begun):
-            self.remove()  # Debezium was cut off before its first row, or the topic is another: see snapshots.py
+        with explained(conn):
+            row = conn.execute(_HISTORY).fetchone()
+        assert row is not None
+        if exists and found and not self._goes_on(found, topic_id, row):
+            self.remove()
             exists = False
         if not exists:
             self._refuse_a_gap()
         slot = found.slot if exists and found else f"{self.source.slot}:{uuid.uuid4().hex[:12]}"
-        with explained(conn):
-            row = conn.execute(_HISTORY).fetchone()
-        assert row is not None
         eras.register(self.kafka, self.source, eras.Identity(topic_id, row[0], row[1], slot), "capture set up")
         return not exists
+
+    def _goes_on(self, era: eras.Era, topic_id: str, history: tuple[str, int]) -> bool:
+        """Not where Debezium was cut off before its first row (snapshots.py), the topic is another, or the database is:
+        a server that was restored or took over need not have what the log has, even if it has the slot."""
+        if era.topic_id != topic_id or (era.system_identifier, era.timeline) != history:
+            return False
+        progress = self._snapshot_progress()
+        return bool(progress.begun) or progress.complete
 
     def _snapshot_progress(self) -> SnapshotProgress:
         """Of the current era; just its beginning, however long the snapshot is."""
@@ -148,13 +162,13 @@ class Capture:
     def _refuse_a_gap(self) -> None:
         with ConnectClient(self.connect) as client:
             if client.offsets(self.source.connector):
-                raise CaptureError(
+                raise CaptureGap(
                     "the replication slot is gone, but the connector has been reading from it",
                     detail=f"slot {self.source.slot}: what was committed since then will never reach the log",
-                    hint="headwater capture reset begins a new era with a fresh snapshot",
+                    hint="headwater recover begins a new era with a fresh snapshot",
                 )
 
-    def _ensure_connector(self, wanted: ConnectorConfig) -> bool:
+    def _ensure_connector(self, wanted: ConnectorConfig, *, keep_paused: bool) -> bool:
         with ConnectClient(self.connect) as client:
             config, name = wanted.to_connect(), self.source.connector
             current = client.config(name)
@@ -163,6 +177,9 @@ class Capture:
                     "Debezium does not accept its configuration", detail="; ".join(wrong), hint="headwater doctor"
                 )
             changed = current != {**config, "name": name}
+            if keep_paused and (status := client.status(name)) is not None and status.state == PAUSED:
+                client.put(name, config)
+                return changed
             if changed and current is not None:
                 # Stopped first: else the old task still counts as running, and takes what is meant for the new one.
                 client.stop(name)
@@ -173,23 +190,30 @@ class Capture:
             return changed
 
     def resume(self, client: ConnectClient, settle_s_max: float = SETTLE_S_MAX) -> None:
-        """Lets a connector that does not run go on, unless the slot has moved past it: Debezium would not notice."""
-        status, offsets = client.status(self.source.connector), client.offsets(self.source.connector)
+        """Lets a connector that does not run go on, unless that would skip changes: Debezium may not notice."""
+        status, reached = client.status(self.source.connector), offset_lsn(client, self.source)
         if status is not None and status.running:
             return
-        if offsets:
-            reached = Lsn(max(int(offsets[0]["offset"].get(name) or 0) for name in ("lsn", "lsn_proc", "lsn_commit")))
-            with connect(self.postgres) as conn:
-                row = conn.execute(_SLOT, [self.source.slot]).fetchone()
-            if row and row[1] and Lsn.parse(row[1]) > reached:
-                raise CaptureError(
-                    "the replication slot was moved past what the connector has read",
-                    detail=f"slot {self.source.slot} is at {row[1]}, the log ends at {reached}: the rest is lost",
-                    hint="headwater capture reset begins a new era with a fresh snapshot",
-                )
-        if offsets and status is not None and status.state == STOPPED:
+        if reached is not None:
+            self._refuse_to_skip(reached)
+        if reached is not None and status is not None and status.state == STOPPED:
             set_right(self.kafka, self.source, client, settle_s_max)
         client.resume(self.source.connector)
+
+    def _refuse_to_skip(self, reached: Lsn) -> None:
+        """By the rules of gaps.py, for a connector that would go on at that LSN: all up to it is in the log."""
+        era = eras.load(self.kafka, self.source).current
+        if era is None:
+            return
+        with connect(self.postgres) as conn:
+            slot = replace(observe(conn, self.source), active=False)
+        for gap in find(Seen(era, is_begun=True, log_lsn=reached, slot=slot, offset_lsn=reached), time.time()):
+            fact = "the replication slot was moved past what the connector has read"
+            raise CaptureGap(
+                fact if gap.code is GapCode.SLOT_AHEAD else f"capture cannot go on without losing changes: {gap.code}",
+                detail=gap.detail,
+                hint="headwater recover begins a new era with a fresh snapshot",
+            )
 
     def restart(self, client: ConnectClient) -> None:
         """Not as Connect does it: the connector goes on where nothing is lost or doubled (resuming.py). To be tried
@@ -234,6 +258,14 @@ class Capture:
                 client.delete(self.source.connector)
         with connect(self.postgres) as conn:
             _drop_slot(conn, self.source.slot)
+
+
+def offset_lsn(client: ConnectClient, source: Source) -> Lsn | None:
+    """Where the connector has stored that it is; None before it has stored anything."""
+    offsets = client.offsets(source.connector)
+    if not offsets:
+        return None
+    return Lsn(max(int(offsets[0]["offset"].get(name) or 0) for name in ("lsn", "lsn_proc", "lsn_commit")))
 
 
 def request_snapshot(conn: psycopg.Connection, tables: Sequence[TableName]) -> None:

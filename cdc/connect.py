@@ -16,6 +16,7 @@ import httpx
 from cdc.addresses import ConnectAddress
 from cdc.errors import CaptureError
 
+PAUSED: Final = "PAUSED"
 STOPPED: Final = "STOPPED"
 TIMEOUT_S: Final = 30.0
 REBALANCE_WAIT_S_MAX: Final = 60.0

@@ -3,25 +3,28 @@
 The search itself is boundaries.py; here it meets the log in Kafka and the eras. A stream stays within one era of one
 topic. Where going on would skip something it is refused: TopicRecreated when the topic is not the one that the stream
 began with, PositionExpired when the log was cut off beyond the stream's position, EraEnded when the source's history
-ended and the stream has seen all of it that is whole.
+ended and the stream has seen all of it that is whole. With an archive the log reaches back beyond Kafka's retention, as
+far as the two leave no gap.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cdc.addresses import KafkaAddress, Source
 from cdc.boundaries import Mark, epoch_end, is_whole_start, whole_start
+from cdc.changelog import Archive
 from cdc.envelope import is_boundary
 from cdc.eras import Era, EraBook, current, era_ended, topic_recreated
-from cdc.errors import LogError
+from cdc.errors import LogError, NothingWhole
 from cdc.position import Position
-from cdc.reader import read_range, wait_for_records
+from cdc.reader import wait_for_records
 from cdc.relations import SUBSCRIPTIONS
 from cdc.topics import TopicState, topic_state
+from cdc.whole_log import read_whole
 
 EARLIEST: Final = "earliest"
 _MARKER: Final = b'{"status":"'
@@ -48,13 +51,16 @@ def mark_of(value: bytes | None) -> Mark:
 
 @dataclass(frozen=True, slots=True)
 class LogMarks:
-    """The log in Kafka, as boundaries.py scans it."""
+    """The log, as boundaries.py scans it."""
 
     kafka: KafkaAddress
-    topic: str
+    source: Source
+    archive: Archive | None = None
+    """None where Kafka has all that is asked for."""
+    topic_id: str = ""
 
     def scan(self, start: int, end: int) -> Iterator[tuple[int, Mark]]:
-        for chunk in read_range(self.kafka, self.topic, start, end):
+        for chunk in read_whole(self.kafka, self.source, self.archive, self.topic_id, start, end):
             for raw in chunk:
                 yield raw.offset, mark_of(raw.value)
 
@@ -73,9 +79,12 @@ class EpochPlanner:
     """The driver's side of one stream. Remembers what it has searched: a large transaction that is still being written
     is not read again from its beginning every time."""
 
-    def __init__(self, kafka: KafkaAddress, source: Source, *, idle_s_max: float = 0.0) -> None:
+    def __init__(
+        self, kafka: KafkaAddress, source: Source, *, idle_s_max: float = 0.0, archive: Archive | None = None
+    ) -> None:
         self._kafka, self._source, self._idle_s_max = kafka, source, idle_s_max
-        self._marks = LogMarks(kafka, source.changes_topic)
+        self._archive = archive
+        self._marks = LogMarks(kafka, source)
         self._eras = EraBook(kafka, source)
         self._frozen_at: int | None = None
         self._start: Position | None = None
@@ -83,6 +92,8 @@ class EpochPlanner:
         self._cuts, self._looked_at = float(CUTS_MAX), time.monotonic()
         self.seen: tuple[Position, str] | None = None
         """The end of the log when it was last looked at, and the topic's id."""
+        self.is_archived = False
+        """Whether the last position asked for is one that only the archive has."""
 
     def first(self, starting_position: str = EARLIEST) -> tuple[Position, str]:
         """Where a new stream begins, and the topic's id. The earliest position is where the oldest transaction begins
@@ -153,22 +164,32 @@ class EpochPlanner:
         self.seen = Position(position.era, state.high), topic_id
         # Eras after the extent: whatever lies in the extent was written after its era was registered.
         eras = self._eras.load()
-        era = eras.locate(position, topic_id, state.low, state.high)
+        era = eras.locate(position, topic_id, self._low(state, position.offset), state.high)
         following = eras.following(era)
         high = state.high if following is None else min(state.high, following.first_offset)
         return _Standing(era, high, following)
+
+    def _low(self, state: TopicState, wanted: int) -> int:
+        """Where the log begins for who wants it from that offset on. The archive is asked only if Kafka has it not."""
+        self.is_archived = self._archive is not None and wanted < state.low
+        if self._archive is None or not self.is_archived:
+            self._marks = replace(self._marks, archive=None)
+            return state.low
+        self._marks = replace(self._marks, archive=self._archive, topic_id=state.topic_id)
+        return self._archive.reach(state.topic_id, state.low)
 
     def _earliest(self, state: TopicState) -> Position:
         era = current(self._kafka, self._source)
         if era.topic_id != state.topic_id:
             raise topic_recreated(Position(era.era, era.first_offset), era.topic_id, state.topic_id)
-        if state.low <= era.first_offset:
+        low = self._low(state, era.first_offset)
+        if low <= era.first_offset:
             return Position(era.era, era.first_offset)
-        offset = whole_start(self._marks, state.low, state.high)
+        offset = whole_start(self._marks, low, state.high)
         if offset is None:
-            raise LogError(
+            raise NothingWhole(
                 "the log holds no whole transaction",
-                detail=f"what is left from offset {state.low} on is the inside of one that began earlier",
+                detail=f"what is left from offset {low} on is the inside of one that began earlier",
                 hint="headwater status",
             )
         return Position(era.era, offset)

@@ -5,10 +5,12 @@
     ├── SourceError            Postgres refuses, or is not set up for capture
     │   └── PreflightError     several findings at once, each with its hint
     ├── CaptureError           Kafka Connect or Debezium
+    │   └── CaptureGap         going on would skip changes: a new era is needed
     ├── LogError               the change log in Kafka
     │   ├── TopicRecreated     the topic is not the one that the position speaks of
     │   ├── EraEnded           the source began a new history; what was derived from the old one ends here
-    │   └── PositionExpired    the log no longer holds the position
+    │   ├── PositionExpired    the log no longer holds the position
+    │   └── NothingWhole       the log no longer holds a transaction from its beginning on
     ├── DecodeError            bytes or a value that are not what the schema says
     ├── StateError             what a stage of a view remembers
     │   ├── StateDamaged       it was lost or cannot be read: a copy and the log bring it back
@@ -42,6 +44,11 @@ class HeadwaterError(Exception):
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
 
+    @property
+    def summary(self) -> str:
+        """What happened, with its detail, where there is room for one line."""
+        return f"{self.fact}: {self.detail}" if self.detail else self.fact
+
     def __reduce__(self) -> tuple[object, ...]:
         """Survives pickling with all three parts: Spark carries errors from workers to the driver."""
         return _rebuild, (type(self), self.fact, self.detail, self.hint)
@@ -67,6 +74,10 @@ class CaptureError(HeadwaterError):
     """Kafka Connect or the connector in it refused or failed."""
 
 
+class CaptureGap(CaptureError):
+    """Changes were lost between the source and the log: only a new era with a fresh snapshot goes on."""
+
+
 class LogError(HeadwaterError):
     """The change log cannot be read or written."""
 
@@ -81,6 +92,10 @@ class EraEnded(LogError):
 
 class PositionExpired(LogError):
     """The log starts after the position that was asked for."""
+
+
+class NothingWhole(LogError):
+    """What is left of the log has no transaction with its beginning."""
 
 
 class DecodeError(HeadwaterError):

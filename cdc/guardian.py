@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 SAMPLES_MAX: Final = 120
+PAUSED: Final = ("PAUSED", "STOPPED")
 CONNECTOR_STATES: Final = ("RUNNING", "PAUSED", "STOPPED", "UNASSIGNED", "RESTARTING", "FAILED", "MISSING", "UNKNOWN")
 """Kafka Connect's own, MISSING where it has no such connector, UNKNOWN where it did not answer."""
 
@@ -88,18 +89,18 @@ def judge(
 def _slot(state: SlotState, connector: str, outlook: Forecast, limits: GuardianLimits) -> Iterator[Finding]:
     if not state.exists:
         detail = f"there is no replication slot {state.name}"
-        yield Finding("fail", "slot missing", detail, "headwater up, which takes a new snapshot in a new era")
+        yield Finding("fail", "slot missing", detail, "headwater recover")
     elif state.lost:
         detail = (
             f"{state.invalidation_reason or 'its log was removed'}: changes since {state.confirmed_flush_lsn} are gone"
         )
-        hint = f"select pg_drop_replication_slot('{state.name}'), then headwater up takes a new snapshot in a new era"
+        hint = "headwater recover"
         yield Finding("fail", "slot lost", detail, hint)
 
 
 def _activity(state: SlotState, connector: str, outlook: Forecast, limits: GuardianLimits) -> Iterator[Finding]:
-    if not state.exists or state.lost or state.active:
-        return
+    if not state.exists or state.lost or state.active or connector in PAUSED:
+        return  # what a person has paused is not read, and that is said
     since = state.inactive_since
     idle_s = (state.observed_at - since).total_seconds() if since else limits.inactive_warn_s
     if idle_s < limits.inactive_warn_s:
@@ -138,8 +139,10 @@ def _connector(state: SlotState, connector: str, outlook: Forecast, limits: Guar
         case "MISSING":
             yield Finding("fail", "connector missing", "Kafka Connect has no such connector", "headwater up")
         case "PAUSED" | "STOPPED":
-            hint = "headwater up; until then Postgres keeps its log"
-            yield Finding("warn", "connector paused", f"the connector is {connector}", hint)
+            kept = f"Postgres keeps {state.retained_bytes or 0} bytes of its log for it"
+            left = f", {outlook.seconds_to_limit / 60:.0f} minutes to the cap" if outlook.seconds_to_limit else ""
+            hint = "headwater capture resume"
+            yield Finding("warn", "connector paused", f"the connector is {connector}; {kept}{left}", hint)
         case _:
             yield Finding("warn", "connector not running", f"the connector is {connector}", "headwater status")
 

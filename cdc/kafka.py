@@ -82,9 +82,9 @@ def consumer(kafka: KafkaAddress, use: Use = Use.READ) -> Consumer:
     )
 
 
-def producer(kafka: KafkaAddress) -> Producer:
+def producer(kafka: KafkaAddress, linger_ms: int = 0) -> Producer:
     """A producer that neither loses, repeats nor reorders what it is given."""
-    return Producer({**client_settings(kafka), "enable.idempotence": True, "acks": "all", "linger.ms": 0})
+    return Producer({**client_settings(kafka), "enable.idempotence": True, "acks": "all", "linger.ms": linger_ms})
 
 
 def admin(kafka: KafkaAddress) -> AdminClient:

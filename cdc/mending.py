@@ -59,10 +59,17 @@ def decide(status: ConnectorStatus | None, mending: Mending, now: float) -> Deci
     if status is None or not status.failed:
         quiet = now - mending.restarted_at > mending.forget_after_s
         return Decision(False, replace(mending, attempts=0) if quiet else mending)
-    if any(FATAL.search(trace) for trace in status.traces):
+    if refusal(status):
         return Decision(False, mending, status.reason, fatal=True)
     if mending.attempts >= mending.attempts_max:
         return Decision(False, mending, status.reason, fatal=True)
     if now - mending.restarted_at < mending.pause_s():
         return Decision(False, mending, status.reason)
     return Decision(True, replace(mending, attempts=mending.attempts + 1, restarted_at=now), status.reason)
+
+
+def refusal(status: ConnectorStatus | None) -> str:
+    """Why it must never be restarted as it is; empty where it may."""
+    if status is None or not status.failed or not any(FATAL.search(trace) for trace in status.traces):
+        return ""
+    return status.reason

@@ -12,7 +12,7 @@ from typing import Final
 from psycopg import sql
 
 from cdc.addresses import PostgresAddress, Source
-from cdc.errors import HeadwaterError, PreflightError
+from cdc.errors import CaptureGap, HeadwaterError, PreflightError
 from cdc.findings import Finding
 from cdc.postgres import connect
 from cdc.server import ServerFacts, facts
@@ -25,6 +25,8 @@ REPLICATION_PASSED_ON_VERSION_MIN: Final = 160000
 """From here on a user with CREATEROLE and REPLICATION can pass the latter on; before, only superusers can."""
 READER: Final = "Debezium"
 """How the connector's own connections to the slot call themselves."""
+
+RECOVER: Final = "headwater recover begins a new era with a fresh snapshot"
 
 
 def check(address: PostgresAddress, source: Source, tables: Sequence[str]) -> list[Finding]:
@@ -41,16 +43,27 @@ def check(address: PostgresAddress, source: Source, tables: Sequence[str]) -> li
         return findings + look_at_tables(conn, server, tables)
 
 
-def require(address: PostgresAddress, source: Source, tables: Sequence[str]) -> list[Finding]:
-    """The findings of `check`; raises PreflightError when any of them stands in the way."""
+def require(
+    address: PostgresAddress, source: Source, tables: Sequence[str], *, may_be_lost: bool = False
+) -> list[Finding]:
+    """The findings of `check`; raises PreflightError when any of them stands in the way, and CaptureGap if it is the
+    slot that is lost, unless it is about to be dropped."""
     findings = check(address, source, tables)
-    if fails := [finding for finding in findings if finding.level == "fail"]:
+    lost = [finding for finding in findings if finding.level == "fail" and finding.name == lost_slot(source)]
+    if fails := [finding for finding in findings if finding.level == "fail" and finding not in lost]:
         raise PreflightError(
             "the source database is not ready for capture",
             detail="; ".join(f"{finding.name}: {finding.detail}" for finding in fails),
             hint="; ".join(dict.fromkeys(finding.hint for finding in fails)),
         )
+    if lost and not may_be_lost:
+        raise CaptureGap("capture cannot go on without losing changes: slot lost", detail=lost[0].detail, hint=RECOVER)
     return findings
+
+
+def lost_slot(source: Source) -> str:
+    """The name of the finding."""
+    return f"lost slot {source.slot}"
 
 
 def server_findings(server: ServerFacts, source: Source) -> list[Finding]:
@@ -121,7 +134,7 @@ def _slot(server: ServerFacts, source: Source) -> Iterator[Finding]:
         detail = (
             f"lost ({server.slot_invalidation or 'its log was removed'}): changes are gone from the write-ahead log"
         )
-        yield Finding("fail", name, detail, f"{drop}, then headwater up takes a new snapshot in a new era")
+        yield Finding("fail", lost_slot(source), detail, RECOVER)
     elif server.slot_reader is not None and not server.slot_reader.startswith(READER):
         detail = f"it is being read by {server.slot_reader or 'an application without a name'}"
         yield Finding("fail", name, detail, "stop the other reader, or choose another `source` name in headwater.toml")

@@ -7,6 +7,7 @@ ends there. Memory is bounded by what the client queues. A broker that stops ans
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -57,6 +58,20 @@ def read_range(
             chunk, reached = _take(kafka, messages, reached, end, doing)
             if chunk:
                 yield chunk
+
+
+def tail(kafka: KafkaAddress, topic: str, start: int, timeout_s: float) -> Iterator[list[Raw]]:
+    """The committed records from `start` on as they come, without an end; nothing for each `timeout_s` without any.
+
+    One request is held by the broker: it costs next to nothing, where asking for the extent each time costs several.
+    Raises PositionExpired or LogError; a topic that was made anew is for the caller to notice.
+    """
+    doing = f"following {topic} from {start}"
+    with log_errors(kafka, doing), lease(kafka, Use.LISTEN) as consumer:
+        consumer.assign([TopicPartition(topic, _PARTITION, start)])
+        while True:
+            chunk, _ = _take(kafka, _next(consumer, timeout_s), start, sys.maxsize, doing)
+            yield chunk
 
 
 def wait_for_records(kafka: KafkaAddress, topic: str, offset: int, timeout_s: float) -> bool:

@@ -27,6 +27,9 @@ _OBSERVE: Final[LiteralString] = """
         (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end)::text
             as current_lsn,
         pg_size_bytes(current_setting('max_slot_wal_keep_size')) as wal_keep_max_bytes,
+        (select system_identifier::text from pg_control_system()) as system_identifier,
+        case when pg_is_in_recovery() then (select timeline_id from pg_control_checkpoint())
+             else ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer end as timeline,
         (select to_jsonb(s) from pg_replication_slots s where s.slot_name = %s) as slot,
 """
 _BEAT: Final[LiteralString] = "(select beat_at from headwater.heartbeat where id = 1) as beat_at"
@@ -74,6 +77,9 @@ class SlotState:
     invalidation_reason: str = ""
     lag_s: float | None = None
     """How long the oldest unconfirmed part of the log has waited; None where that cannot be known."""
+    system_identifier: str = ""
+    timeline: int = 0
+    """Of the server; 0 where it was not asked."""
 
     @property
     def lost(self) -> bool:
@@ -100,8 +106,16 @@ def parse(name: str, row: Mapping[str, Any], samples: Sequence[Sample] = ()) -> 
     current, observed_at = Lsn.parse(row["current_lsn"]), row["observed_at"]
     keep_max = row["wal_keep_max_bytes"]
     slot = row["slot"]
+    server = row.get("system_identifier") or "", row.get("timeline") or 0
     if slot is None:
-        return SlotState(name, observed_at, current, wal_keep_max_bytes=keep_max if keep_max >= 0 else None)
+        return SlotState(
+            name,
+            observed_at,
+            current,
+            wal_keep_max_bytes=keep_max if keep_max >= 0 else None,
+            system_identifier=server[0],
+            timeline=server[1],
+        )
     restart, confirmed = _lsn(slot["restart_lsn"]), _lsn(slot["confirmed_flush_lsn"])
     since = slot.get("inactive_since")
     beat_age_s = (observed_at - row["beat_at"]).total_seconds() if row["beat_at"] else None
@@ -122,6 +136,8 @@ def parse(name: str, row: Mapping[str, Any], samples: Sequence[Sample] = ()) -> 
         inactive_since=datetime.fromisoformat(since) if since else None,
         invalidation_reason=slot.get("invalidation_reason") or "",
         lag_s=_lag_s(confirmed, current, observed_at.timestamp(), samples, beat_age_s),
+        system_identifier=server[0],
+        timeline=server[1],
     )
 
 

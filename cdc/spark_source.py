@@ -22,12 +22,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from cdc.addresses import KafkaAddress, Source
+from cdc.changelog import Archive
 from cdc.epochs import EARLIEST, EpochPlanner
 from cdc.eras import topic_recreated
 from cdc.errors import ConfigurationError
 from cdc.position import Position
-from cdc.reader import Raw, read_range
+from cdc.reader import Raw
 from cdc.topics import find_topic
+from cdc.whole_log import read_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +72,8 @@ class StreamOptions:
     tasks: int = 2
     idle_ms_max: int = 100
     """How long the driver waits for news before it tells Spark that there are none: it rests instead of asking on."""
+    archive: Archive | None = None
+    """For ranges that Kafka no longer holds; not one of Spark's options."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> StreamOptions:
@@ -147,10 +151,11 @@ class ChangesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
-        topic = self._options.source.changes_topic
-        for rows in batches(read_range(self._options.kafka, topic, partition.start, partition.end)):
+        given, topic = self._options, self._options.source.changes_topic
+        asked = partition.topic_id, partition.start, partition.end
+        for rows in batches(read_whole(given.kafka, given.source, given.archive, *asked)):
             # Asked after the rows were fetched: then they are of the topic that the driver planned with.
-            found = find_topic(self._options.kafka, topic)
+            found = find_topic(given.kafka, topic)
             if found != partition.topic_id:
                 position = Position(partition.era, partition.start)
                 raise topic_recreated(position, partition.topic_id, found or "none")

@@ -108,6 +108,14 @@ def find_state(kafka: KafkaAddress, name: str, *, committed: bool = True) -> Top
     return TopicState(str(found.topic_id), low, high)
 
 
+def topic_settings(kafka: KafkaAddress, name: str) -> dict[str, str]:
+    """What the broker goes by for the topic, its own defaults included."""
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    with log_errors(kafka, f"reading the settings of topic {name}"):
+        found = admin(kafka).describe_configs([resource], request_timeout=REQUEST_S_MAX)[resource].result()
+    return {key: str(entry.value) for key, entry in found.items() if entry.value is not None}
+
+
 def delete_topic(kafka: KafkaAddress, name: str) -> None:
     """Deletes the topic and waits until it is gone. A topic that is not there is as deleted as can be."""
     try:

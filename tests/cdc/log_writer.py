@@ -33,21 +33,21 @@ def end(xid: int, lsn: int, events: int) -> bytes:
 def row(item: int, xid: int, lsn: int, *, order: int = 1, padding: int = 0) -> bytes:
     after = {"id": item, "note": f'has "snapshot":"true" and "status":"END" in it {"x" * padding}'}
     transaction = {"id": f"{xid}:{lsn}", "total_order": order, "data_collection_order": order}
-    return _json(_envelope(None, after, "c", snapshot="false", xid=xid, lsn=lsn, transaction=transaction))
+    return _json(envelope(None, after, "c", snapshot="false", xid=xid, lsn=lsn, transaction=transaction))
 
 
 def update(item: int, before: object, after: object, xid: int, lsn: int) -> bytes:
     transaction = {"id": f"{xid}:{lsn}", "total_order": 1, "data_collection_order": 1}
     rows = {"id": item, "note": before}, {"id": item, "note": after}
-    return _json(_envelope(*rows, "u", snapshot="false", xid=xid, lsn=lsn, transaction=transaction))
+    return _json(envelope(*rows, "u", snapshot="false", xid=xid, lsn=lsn, transaction=transaction))
 
 
 def snapshot_row(item: int, lsn: int, *, place: str = "true") -> bytes:
     after = {"id": item, "note": "as it was"}
-    return _json(_envelope(None, after, "r", snapshot=place, xid=1, lsn=lsn, transaction=None))
+    return _json(envelope(None, after, "r", snapshot=place, xid=1, lsn=lsn, transaction=None))
 
 
-def _envelope(
+def envelope(
     before: object, after: object, op: str, *, snapshot: str, xid: int, lsn: int, transaction: object
 ) -> dict[str, object]:
     source = {

@@ -11,6 +11,7 @@ from cdc.changelog import ChangeLog
 from cdc.connect import ConnectClient
 from cdc.errors import CaptureError
 from cdc.events import ChangeEvent, Op, Snapshot
+from cdc.keeper import CaptureKeeper, Deed
 from cdc.position import Lsn, Position
 from cdc.snapshots import SnapshotTracker
 from tests.waiting import eventually
@@ -157,3 +158,27 @@ def stop(capture: Capture) -> None:
     with ConnectClient(capture.connect) as client:
         client.stop(capture.source.connector)
         client.wait_stopped(capture.source.connector, 60)
+
+
+def test_what_a_person_has_paused_stays_paused_until_they_resume_it(capture: Capture) -> None:
+    run(capture, "create table t (id int primary key)", "insert into t values (1)")
+    capture.ensure()
+    with ConnectClient(capture.connect) as client:
+        client.pause(capture.source.connector)
+        eventually(lambda: paused(client, capture))
+        assert CaptureKeeper(capture).step(0.0).deed is Deed.NOTHING
+        assert not capture.ensure(keep_paused=True), "as `headwater up` calls it"
+        run(capture, "insert into t values (2)")
+        assert paused(client, capture)
+        capture.resume(client)
+    expect(capture, "t", [(Op.READ, 1), (Op.INSERT, 2)])
+    with ConnectClient(capture.connect) as client:
+        client.pause(capture.source.connector)
+        eventually(lambda: paused(client, capture))
+        capture.ensure()
+        assert client.wait(capture.source.connector, 60).running, "asked to start it starts"
+
+
+def paused(client: ConnectClient, capture: Capture) -> bool:
+    status = client.status(capture.source.connector)
+    return status is not None and status.summary == "PAUSED"

@@ -122,7 +122,12 @@ def test_verdicts(
 
 def test_the_worst_comes_first() -> None:
     state = replace(HEALTHY, active=False, wal_status="unreserved")
-    assert [f.name for f in judge(state, "PAUSED")] == ["wal over its cap", "connector paused", "slot inactive"]
+    assert [f.name for f in judge(state, "PAUSED")] == ["wal over its cap", "connector paused"]
+    assert [f.name for f in judge(state, "UNASSIGNED")] == [
+        "wal over its cap",
+        "connector not running",
+        "slot inactive",
+    ]
 
 
 def test_running_capture_is_not_taken_apart() -> None:
