@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +27,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def rigged(deployment: Deployment, spark: SparkSession | None, ddl: str) -> Iterator[Rig]:
-    """A database with these tables, captured; in UTC, every statement a transaction unless the test says otherwise."""
+def rigged(
+    deployment: Deployment,
+    spark: SparkSession | None,
+    ddl: str,
+    fill: Callable[[psycopg.Connection], object] = lambda _connection: None,
+) -> Iterator[Rig]:
+    """A database with these tables, filled and captured; in UTC, every statement a transaction unless the test says
+    otherwise."""
     name = f"t{uuid.uuid4().hex[:12]}"
     with ExitStack() as closing:
         for address in fresh_database(deployment.postgres, name):
@@ -36,6 +42,7 @@ def rigged(deployment: Deployment, spark: SparkSession | None, ddl: str) -> Iter
             connection = closing.enter_context(psycopg.connect(address.conninfo(), autocommit=True))
             connection.execute("set timezone = 'UTC'")
             connection.execute(ddl)
+            fill(connection)
             capture = replace(
                 deployment.capture(),
                 source=Source(name),

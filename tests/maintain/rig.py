@@ -27,6 +27,7 @@ import psycopg
 
 from cdc.capture import Capture, request_snapshot
 from cdc.catalog_reader import describe
+from cdc.changelog import Archive
 from cdc.errors import SinkUnavailable
 from cdc.events import TableName
 from cdc.position import Lsn
@@ -39,6 +40,7 @@ from views.maintain.failpoints import VARIABLE
 from views.maintain.group import Group
 from views.maintain.maintainer import Limits, Maintainer
 from views.maintain.publisher import read_frontiers, view_topic
+from views.maintain.rebuilding import Check, no_check
 from views.maintain.registry import Registry, ViewState, ViewStatus, Wanted, WantedView
 from views.sinks.sink import SinkKind
 
@@ -77,6 +79,12 @@ class Rig:
     definitions: dict[str, ViewDefinition] = field(default_factory=dict)
     sinks: dict[str, SinkKind] = field(default_factory=dict)
     """Where the views are written to, for those that list them."""
+    archive: Archive | None = None
+    """Of the log, beyond what Kafka holds."""
+    maintainer: Maintainer | None = None
+    """In this process, while it is kept."""
+    check: Check = no_check
+    """Verifies generations."""
 
     # What is wanted
 
@@ -96,6 +104,10 @@ class Rig:
         self.registry.want(Wanted(views))
         if snapshots:
             request_snapshot(self.connection, [TableName("public", name) for name in snapshots])
+
+    def define(self, text: str) -> None:
+        """What the oracle takes these views for."""
+        self.definitions |= {definition.name: definition for definition in parse(text)}
 
     def drop(self, view: str) -> None:
         views = dict(self.registry.wanted().views)
@@ -195,6 +207,10 @@ class Rig:
     def sunk_equals(self, view: str, sink: str, timeout_s: float = SETTLE_S) -> None:
         """Waits until the sink includes what is committed now, then compares it with the SQL in Postgres."""
         self.reached(view, timeout_s=timeout_s)
+        self.sunk_equals_now(view, sink, timeout_s)
+
+    def sunk_equals_now(self, view: str, sink: str, timeout_s: float = SETTLE_S) -> None:
+        """The same, whichever group the view is of."""
         expected = sorted(map(plain, self.oracle(view)))
 
         def equal() -> None:
@@ -255,7 +271,10 @@ class Rig:
             self.registry,
             limits or Limits(shards=2, copy_interval_s=3600),
             self.sinks,
+            archive=self.archive,
+            check=self.check,
         )
+        self.maintainer = maintainer
         failures: list[BaseException] = []
 
         def run() -> None:

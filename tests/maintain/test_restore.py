@@ -6,10 +6,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from cdc.errors import StateError
 from tests.maintain.rig import Rig, limits
 from tests.waiting import eventually
 from views.maintain.copies import copy_group
@@ -82,4 +84,46 @@ def test_an_old_shard_is_noticed(rig: Rig, tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "old", a_stage(group))
     with rig.kept(limits()):
         rig.connection.execute("update things set n = n + 1")
+        rig.settled(timeout_s=90)
+
+
+@pytest.mark.parametrize(
+    ("lost", "damage"),
+    [("progress.json", "lost"), ("progress.json", "damaged"), ("group.json", "damaged"), ("state.json", "damaged")],
+)
+def test_a_file_that_says_how_far_it_is(rig: Rig, lost: str, damage: str) -> None:
+    rig.want(VIEWS)
+    with rig.kept(limits()):
+        rig.settled(timeout_s=90)
+    file = rig.registry.folder / lost if lost == "state.json" else rig.group("sums").folder / lost
+    assert file.exists()
+    file.unlink() if damage == "lost" else file.write_bytes(b'{"offset":')
+    rig.connection.execute("update things set n = n + 1 where id % 4 = 0")
+
+    def is_readable() -> bool:
+        try:
+            return "sums" in rig.registry.state().views
+        except StateError:
+            return False
+
+    with rig.kept(limits()):
+        eventually(is_readable)
+        rig.settled(timeout_s=90)
+
+
+def test_the_querys_checkpoint_is_lost_while_it_runs(rig: Rig) -> None:
+    """It holds nothing that counts: positions lie with the state, and in Kafka."""
+    rig.want(VIEWS)
+    with rig.kept(limits()) as maintainer:
+        rig.settled(timeout_s=90)
+        eventually(lambda: maintainer._riding._query is not None)
+        query = maintainer._riding._query
+        assert query is not None
+        shutil.rmtree(query._checkpoint)
+        rig.connection.execute("update things set n = n + 1")
+        with suppress(AssertionError):  # Spark may or may not miss it before its next start
+            rig.settled(timeout_s=10)
+        maintainer.stop.set()
+    rig.connection.execute("update things set n = n + 1")
+    with rig.kept(limits()):
         rig.settled(timeout_s=90)

@@ -115,6 +115,10 @@ class MemorySink(Sink):
             if row is not None:
                 yield row
 
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        held = self._place.rows.get(self._name, {})
+        return {key: row for key in keys if (row := held.get(key, (0, None))[1]) is not None}
+
     def drop(self) -> None:
         self._place.rows.pop(self._name, None)
         self._place.marks.pop(self._name, None)

@@ -22,6 +22,10 @@ pytestmark = pytest.mark.stack
 Open = Callable[..., Sink]
 
 
+def key(id_: int) -> bytes:
+    return gone(id_, 0).key
+
+
 @pytest.fixture(params=["memory", "cache", "search", "warehouse"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> SinkKind:
     if request.param == "memory":
@@ -71,6 +75,15 @@ def test_the_row_is_what_was_given(opened: Open) -> None:
     assert held(sink) == {1: label}
     [row] = sink.rows()
     assert b"12345678.90" in row
+
+
+def test_rows_are_read_by_key(opened: Open) -> None:
+    sink = opened()
+    first = upsert(1, 10, "a", "7.25")
+    sink.apply([first, upsert(2, 11, "b"), gone(3, 12), upsert(4, 13, "d")], mark(14))
+    found = sink.read([key(1), key(3), key(4), key(99)])
+    assert found == {key(1): first.after, key(4): upsert(4, 13, "d").after}
+    assert sink.read([]) == {}
 
 
 def test_newer_wins_and_older_does_nothing(opened: Open) -> None:
@@ -189,3 +202,32 @@ def test_any_replay_ends_the_same(opened: Open, history: tuple[Sequence[Change],
     last = {change.key: change for change in topic}
     expected = {change.version for change in last.values() if change.after is not None}
     assert {int(label[1:]) for label in held(sink).values()} == expected
+
+
+def test_what_is_written_again_moves_no_mark(opened: Open) -> None:
+    sink = opened()
+    sink.apply([upsert(1, 10, "a"), upsert(2, 11, "b")], mark(12, offset=7))
+    beside = opened()
+    assert beside.again([upsert(3, 5, "held"), upsert(2, 3, "stale")]) == []
+    assert held(sink) == {1: "a", 2: "b", 3: "held"}
+    assert sink.mark() == mark(12, offset=7)
+    sink.apply([upsert(3, 12, "newer")], mark(13))
+    assert beside.again([upsert(3, 5, "held")]) == []
+    assert held(sink) == {1: "a", 2: "b", 3: "newer"}
+    assert sink.mark() == mark(13)
+
+
+def test_what_it_remembers_of_rows_that_are_gone_is_forgotten(kind: SinkKind, opened: Open) -> None:
+    sink = opened()
+    sink.apply([upsert(1, 1, "ada"), upsert(2, 2, "ada"), upsert(3, 3, "bob")], mark(4))
+    sink.apply([gone(1, 4), upsert(2, 5, "eve"), upsert(3, 6, "rob")], mark(7))
+    theirs: Callable[[bytes], bool] = lambda row: b'"ada"' in row  # noqa: E731
+    keys = [b'{"id":1}']
+    known = {"memory": 0, "cache": 1, "search": 1, "warehouse": 3}[kind.name]  # two versions, and the end of one
+    assert sink.remembered(keys, theirs) == known
+    assert sink.forget(keys, theirs) == known
+    assert (sink.remembered(keys, theirs), sink.forget(keys, theirs)) == (0, 0)
+    assert held(sink) == {2: "eve", 3: "rob"}
+    assert sink.mark() == mark(7), "it is still ours"
+    sink.apply([upsert(1, 8, "again")], mark(9))
+    assert held(sink) == {1: "again", 2: "eve", 3: "rob"}

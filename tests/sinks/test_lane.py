@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from cdc.addresses import Source
+from cdc.topics import delete_topic
 from tests.sinks.places import MemoryKind, MemoryPlace, Publisher, gone, shape, upsert
 from tests.waiting import eventually
 from views.sinks.following import ViewTopic
 from views.sinks.inbox import Delivery, Inbox
 from views.sinks.lane import Lane, LaneLimits, LaneState, SinkStatus
-from views.sinks.sink import Mark, Refused
+from views.sinks.letters import Letters, letters_topic
+from views.sinks.sink import Mark
 
 pytestmark = pytest.mark.stack
 
@@ -24,7 +27,7 @@ LIMITS = LaneLimits(check_s=0.1, backoff_s=0.05, backoff_s_max=0.1, chunk_rows_m
 class Bench:
     place: MemoryPlace
     published: Publisher
-    refused: list[Refused] = field(default_factory=list)
+    letters: Letters
     told: list[SinkStatus] = field(default_factory=list)
     lanes: list[Lane] = field(default_factory=list)
 
@@ -35,7 +38,7 @@ class Bench:
             ViewTopic(self.published.kafka, self.published.topic),
             LIMITS,
             tell=self.told.append,
-            refuse=lambda shape, sink, refused: self.refused.extend(refused),
+            letters=self.letters,
         )
         self.lanes.append(lane)
         return lane
@@ -58,10 +61,12 @@ class Bench:
 
 @pytest.fixture
 def bench(published: Publisher) -> Iterator[Bench]:
-    bench = Bench(MemoryPlace(), published)
+    source = Source(published.topic.partition(".")[0])
+    bench = Bench(MemoryPlace(), published, Letters(published.kafka, source))
     yield bench
     for lane in bench.lanes:
         lane.stop()
+    delete_topic(published.kafka, letters_topic(source))
 
 
 def test_what_was_published_before_is_there(bench: Bench) -> None:
@@ -147,10 +152,69 @@ def test_only_the_poisoned_key_is_held(bench: Bench) -> None:
     lane = bench.lane()
     lane.offer(bench.published.epoch(*(upsert(n, 0, "a") for n in range(5))))
     eventually(lambda: sorted(bench.rows()) == [0, 1, 3, 4])
-    assert [refused.change.key for refused in bench.refused] == [b'{"id":2}']
-    assert lane.status.refused == 1
+    [letter] = eventually(lambda: bench.letters.open() or False)
+    assert (letter.view, letter.sink, letter.generation, letter.key, letter.error, letter.version) == (
+        "items", "memory", 1, '{"id":2}', "poison", 2,
+    )  # fmt: skip
+    eventually(lambda: (lane.status.refused, lane.status.incomplete) == (1, 1))
     lane.offer(bench.published.epoch(upsert(1, 0, "b")))
     eventually(lambda: bench.rows()[1] == "b")
+    assert bench.letters.open() == [letter]
+
+
+def test_a_newer_row_that_is_taken_closes_the_letter(bench: Bench) -> None:
+    bench.place.poison = frozenset({b'{"id":2}', b'{"id":3}'})
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(*(upsert(n, 0, "a") for n in range(5))))
+    eventually(lambda: lane.status.incomplete == 2)
+    lane.offer(bench.published.epoch(upsert(2, 0, "b")))
+    eventually(lambda: [letter.version for letter in bench.letters.open()] == [3, 5])
+    assert lane.status.incomplete == 2, "the same key again is the same letter"
+    bench.place.poison = frozenset({b'{"id":3}'})
+    lane.offer(bench.published.epoch(upsert(2, 0, "c"), upsert(9, 0, "d")))
+    eventually(lambda: [letter.key for letter in bench.letters.open()] == ['{"id":3}'])
+    eventually(lambda: lane.status.incomplete == 1)
+
+
+def test_letters_outlive_the_lane_and_are_closed_while_it_follows(bench: Bench) -> None:
+    bench.place.poison = frozenset({b'{"id":2}'})
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(*(upsert(n, 0, "a") for n in range(5))))
+    eventually(lambda: len(bench.letters.open()) == 1)
+    lane.stop()
+    bench.place.poison = frozenset()
+    bench.published.epoch(*(upsert(n, 0, "b") for n in range(2, 6)))  # nobody listens
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(0, 0, "c")))
+    bench.settled(lane)
+    eventually(lambda: bench.letters.open() == [])
+    assert lane.status.incomplete == 0
+
+
+def test_what_a_person_closed_is_not_counted(bench: Bench) -> None:
+    bench.place.poison = frozenset({b'{"id":2}'})
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(upsert(2, 0, "a")))
+    eventually(lambda: lane.status.incomplete == 1)
+    bench.letters.close([letter.id for letter in bench.letters.open()])
+
+    def not_counted() -> bool:
+        lane.offer(bench.published.epoch(upsert(1, 0, "a")))
+        return lane.status.incomplete == 0
+
+    eventually(not_counted)
+
+
+def test_a_place_that_is_filled_again_is_judged_again(bench: Bench) -> None:
+    bench.place.poison = frozenset({b'{"id":2}', b'{"id":3}'})
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(*(upsert(n, 0, "a") for n in range(5))))
+    eventually(lambda: len(bench.letters.open()) == 2)
+    bench.place.poison = frozenset({b'{"id":3}'})
+    bench.place.rows.clear()
+    bench.place.marks.clear()
+    eventually(lambda: [letter.key for letter in bench.letters.open()] == ['{"id":3}'])
+    eventually(lambda: lane.status.incomplete == 1)
 
 
 def test_another_shape_is_another_generation(bench: Bench) -> None:

@@ -18,7 +18,7 @@ from cdc.errors import SinkError, SinkUnavailable, StateFenced, ViewError
 from headwater.warehouse_sql import run_sql
 from tests.sinks.places import gone, held, mark, shape, upsert
 from views.plan import Field
-from views.sinks.sink import Change, Mark, Refused
+from views.sinks.sink import Change, Mark, Refused, ViewShape
 from views.sinks.warehouse import Note, Upkeep, WarehouseKind, WarehouseSink
 from views.sqltypes import NUMERIC, array_of, named, numeric
 
@@ -244,3 +244,16 @@ def test_every_type_is_exact_on_disk(kind: WarehouseKind) -> None:
     assert {name: found.schema.field(name).type for name in wanted} == wanted
     protocol = DeltaTable(Path(kind.folder, "source", "items", "g1", "current")).protocol()
     assert set(protocol.reader_features or ()) == {"timestampNtz"}, "Spark reads it"
+
+
+def test_rows_are_read_by_a_key_of_text(tmp_path: Path) -> None:
+    """However many files the table has by then."""
+    columns = (Field("city", named("text"), nullable=False), Field("n", named("integer")))
+    sink = WarehouseKind(str(tmp_path), 1.0).open(ViewShape("lab", "cities", columns, ("city",)), 1)
+    sink.prepare()
+    for turn in range(3):
+        cities = (b"Rome", b"Oslo %d" % turn)
+        rows = [(b'{"city":"%s"}' % city, b'{"city":"%s","n":%d}' % (city, turn)) for city in cities]
+        sink.apply([Change(key, row, 2 * turn + place) for place, (key, row) in enumerate(rows)], mark(2 * turn + 2))
+    found = sink.read([b'{"city":"Rome"}', b'{"city":"Oslo 1"}', b'{"city":"Bonn"}'])
+    assert found == {b'{"city":"Rome"}': b'{"city":"Rome","n":2}', b'{"city":"Oslo 1"}': b'{"city":"Oslo 1","n":1}'}

@@ -18,6 +18,7 @@ from views.arrangement.tables import Entries
 from views.keys import shards_of
 from views.maintain.group import Group
 from views.maintain.nodes import StoreNode
+from views.maintain.repairs import AskedKey
 from views.store import SCHEMA, ViewStore
 
 ROWS_PER_CHUNK: Final = 5_000
@@ -59,6 +60,17 @@ def rows(group: Group, view: str) -> Iterator[Iterator[tuple[bytes, bytes]]]:
         yield heapq.merge(*shards)
 
 
+def again(group: Group, view: str, keys: Iterable[AskedKey]) -> pa.Table:
+    """Rows as changes that change nothing; of a key that has none, that it has none."""
+    asked, folders = list(keys), _folders(group, view)
+    found: dict[bytes, bytes] = {}
+    for shard, folder in enumerate(folders):
+        mine = [each.encoded for each in asked if shards_of([each.encoded], len(folders))[0] == shard]
+        with _reading(folder) as rows:
+            found |= rows.read(mine)
+    return _table([(each.key.encode(), row := found.get(each.encoded), row) for each in asked])
+
+
 def as_changes(group: Group, view: str) -> Iterator[pa.Table]:
     """Everything as rows that come, for a topic that has none yet."""
     store = group.store(view)
@@ -69,31 +81,42 @@ def as_changes(group: Group, view: str) -> Iterator[pa.Table]:
 def difference(old: Group, new: Group, view: str) -> Iterator[pa.Table]:
     """What leads from the contents in one group to those in another."""
     before, after = old.store(view), new.store(view)
-    if before.identity.partition(" key ")[2] != after.identity.partition(" key ")[2] or before.codec != after.codec:
+    if not has_same_key(before, after):
         with rows(old, view) as gone:
             yield from _tables((key_json(before, row), row, None) for _, row in gone)
         yield from as_changes(new, view)
         return
     with rows(old, view) as one, rows(new, view) as two:
-        yield from _tables(_differing(after, one, two))
+        pairs = ((left, right) for left, right in paired(one, two) if left != right)
+        yield from _tables((key_json(after, _either(left, right)), left, right) for left, right in pairs)
 
 
-def _differing(
-    store: ViewStore, old: Iterator[tuple[bytes, bytes]], new: Iterator[tuple[bytes, bytes]]
-) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+def has_same_key(one: ViewStore, other: ViewStore) -> bool:
+    return one.identity.partition(" key ")[2] == other.identity.partition(" key ")[2] and one.codec == other.codec
+
+
+def paired(
+    old: Iterator[tuple[bytes, bytes]], new: Iterator[tuple[bytes, bytes]]
+) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Rows of the same key together, None where one side has none; both come in the order of their keys."""
     one, two = next(old, None), next(new, None)
     while one is not None or two is not None:
         if two is None or (one is not None and one[0] < two[0]):
             assert one is not None
-            yield key_json(store, one[1]), one[1], None
+            yield one[1], None
             one = next(old, None)
         elif one is None or two[0] < one[0]:
-            yield key_json(store, two[1]), None, two[1]
+            yield None, two[1]
             two = next(new, None)
         else:
-            if one[1] != two[1]:
-                yield key_json(store, two[1]), one[1], two[1]
+            yield one[1], two[1]
             one, two = next(old, None), next(new, None)
+
+
+def _either(left: bytes | None, right: bytes | None) -> bytes:
+    row = right if right is not None else left
+    assert row is not None
+    return row
 
 
 def key_json(store: ViewStore, row: bytes) -> bytes:

@@ -1,17 +1,13 @@
-"""Places at which a test may kill the process: between every two effects of an epoch. Without the variable, nothing.
-
-HEADWATER_FAILPOINT names a place, how often it is passed before it strikes, and a file that says that it has struck:
-`node:3:/some/file`. A struck one does not strike again.
-"""
+"""Places between every two effects of an epoch, at which a test may kill the process (cdc/failpoints.py)."""
 
 from __future__ import annotations
 
-import os
-import signal
-from pathlib import Path
 from typing import Final
 
-VARIABLE: Final = "HEADWATER_FAILPOINT"
+from cdc.failpoints import VARIABLE, reached
+
+__all__ = ["PLACES", "VARIABLE", "reached"]
+
 PLACES: Final = (
     "read",
     "node",
@@ -23,17 +19,3 @@ PLACES: Final = (
 )
 """After: the records were read, a node committed, the tasks answered, the transaction began, some of its records were
 sent, it was committed, the epoch was noted as done."""
-_passed: dict[str, int] = {}
-
-
-def reached(place: str) -> None:
-    wanted = os.environ.get(VARIABLE)
-    if not wanted:
-        return
-    name, times, file = wanted.split(":", 2)
-    if name != place or Path(file).exists():
-        return
-    _passed[place] = _passed.get(place, 0) + 1
-    if _passed[place] >= int(times):
-        Path(file).write_text(str(os.getpid()))
-        os.kill(os.getpid(), signal.SIGKILL)

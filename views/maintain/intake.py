@@ -5,6 +5,7 @@ What they say of the epoch as a whole (the last commit, snapshot rows) is noted 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -23,6 +24,15 @@ _MARKER: Final = b'{"status":'
 _LAST: Final = b'"snapshot":"last"'
 _READ: Final = b'"op":"r"'
 _INCREMENTAL: Final = b'"snapshot":"incremental"'
+_NUMBER: Final = re.compile(rb'"after":\{[^{}]*?"number":([0-9]+)')
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """Numbers of the source's canary that follow each other in the log, each one more than the last."""
+
+    offset: int
+    first: int
+    last: int
 
 
 class Note(msgspec.Struct):
@@ -39,6 +49,7 @@ class Note(msgspec.Struct):
     commit_lsn: int | None = None
     committed_at_us: int | None = None
     oldest_written_at_ms: int | None = None
+    canary: list[Run] = []
 
     def plus(self, other: Note) -> Note:
         later = other if other.commit_offset > self.commit_offset else self
@@ -54,7 +65,19 @@ class Note(msgspec.Struct):
             later.commit_lsn,
             later.committed_at_us,
             min(times, default=None),
+            sorted([*self.canary, *other.canary], key=lambda run: run.offset),
         )
+
+
+def counted(known: int | None, runs: Iterable[Run]) -> tuple[int | None, str]:
+    """The last number of the canary after these, and what is missing before one of them, in words. One that was there
+    already comes again where the connector was cut off (cdc/resuming.py)."""
+    missing = ""
+    for run in runs:
+        if known is not None and run.first > known + 1 and not missing:
+            missing = f"the canary says {run.first} after {known}, at offset {run.offset}"
+        known = run.last if known is None else max(known, run.last)
+    return known, missing
 
 
 def hand_out(
@@ -78,6 +101,8 @@ def hand_out(
             if table is None:
                 continue
             note.events += 1
+            if table == SNAPSHOT_END and _INCREMENTAL not in value and (found := _NUMBER.search(value)):
+                _tell(note.canary, offsets[row], int(found[1]))
             if value.find(_READ, -160) >= 0:
                 note.snapshot_rows += 1
                 source = value.rfind(b',"source":{')
@@ -90,6 +115,14 @@ def hand_out(
         _noted(note, offsets, written, values, last)
         for node, rows in chosen.items():
             yield node, pa.Table.from_batches([batch.select(RECORDS.names)]).take(pa.array(rows))
+
+
+def _tell(runs: list[Run], offset: int, number: int) -> None:
+    last = runs[-1] if runs else None
+    if last is not None and number in (last.last, last.last + 1):
+        runs[-1] = Run(last.offset, last.first, number)
+    else:
+        runs.append(Run(offset, number, number))
 
 
 def _noted(note: Note, offsets: list[int], written: list[int], values: list[bytes | None], last: int | None) -> None:

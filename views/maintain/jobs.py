@@ -22,6 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from cdc.addresses import KafkaAddress, Source
+from cdc.changelog import Archive
 from cdc.errors import HeadwaterError
 from cdc.position import Position
 from cdc.spark_source import ChangesStream, Range, StreamOptions, cut
@@ -65,11 +66,13 @@ class LogRange:
     topic_id: str
     start: Position
     end: int
+    archive: Archive | None = None
+    """Where Kafka no longer has all of it."""
 
     def batches(self, piece: tuple[int, int] | None = None) -> Iterator[pa.RecordBatch]:
         """All of them, or those of one piece."""
         begin, until = piece or (self.start.offset, self.end)
-        stream = ChangesStream(StreamOptions(self.kafka, self.source))
+        stream = ChangesStream(StreamOptions(self.kafka, self.source, archive=self.archive))
         return stream.read(Range(self.topic_id, self.start.era, begin, until))
 
     def pieces(self, count: int) -> list[tuple[int, int]]:

@@ -13,26 +13,35 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from cdc import eras
 from cdc.addresses import KafkaAddress, Source
+from cdc.changelog import Archive
 from cdc.epochs import EpochPlanner
-from cdc.errors import LogError, StateError, StateFenced, ViewError
+from cdc.errors import LogError, NothingWhole, PositionExpired, StateError, StateFenced, ViewError
 from cdc.position import Lsn
 from cdc.topics import delete_topic, topic_state
 from views.arrangement import Owner
+from views.maintain.booking import BookKeeper
 from views.maintain.contents import as_changes, difference
 from views.maintain.copies import copy_group, put_back
 from views.maintain.group import Group, GroupSpec
 from views.maintain.meters import Meters
+from views.maintain.obeying import Obeying
+from views.maintain.orders import Orders
+from views.maintain.pace import Pace
 from views.maintain.publisher import Publisher, view_topic
-from views.maintain.registry import GroupStatus, Registry, State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.rebuilding import KEEP_S, Check, Rebuilder, no_check
+from views.maintain.registry import GroupStatus, Registry, Review, State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.repairs import requests
+from views.maintain.reviewing import review
 from views.maintain.riding import JOIN_RECORDS_MAX, Riding
 from views.maintain.runner import GroupRunner
 from views.maintain.sinking import Sinking
@@ -44,6 +53,8 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.3
 NOTE_S: Final = 1.0
 PAUSED_OUT: Final = "dropped"
+LOG_LOST: Final = "the log no longer has what comes next"
+"""Why a view is paused that only a fresh snapshot of its tables brings back: headwater recover."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,9 @@ class Limits:
     """How long one group may hold up the others in an epoch before it is left to follow by itself."""
     copy_interval_s: float = 900.0
     durable: bool = False
+    rebuild_lag_ms_max: float = 2_000.0
+    """How far the live views may be behind before work in the background slows down."""
+    keep_standby_s: float = KEEP_S
 
 
 @dataclass
@@ -67,6 +81,10 @@ class Maintainer:
     sinks: Mapping[str, SinkKind] = field(default_factory=dict)
     """By the names that views list them under."""
     stop: threading.Event = field(default_factory=threading.Event)
+    archive: Archive | None = None
+    """What Kafka no longer holds of the log."""
+    check: Check = no_check
+    """Verifies a generation before readers go over to it."""
 
     def __post_init__(self) -> None:
         self._owner = Owner.acquire(self.registry.folder)
@@ -83,7 +101,8 @@ class Maintainer:
         )
         self._following: dict[str, threading.Thread] = {}
         self._runners: dict[str, GroupRunner] = {}
-        self._views: dict[str, ViewStatus] = dict(self.registry.state().views)
+        self._views: dict[str, ViewStatus] = self._known_views()
+        self._put_back_at: dict[str, float] = {}
         self._meters = Meters()
         self._problem = ""
         self._failure: BaseException | None = None
@@ -91,12 +110,21 @@ class Maintainer:
         self._noted_at = float("-inf")
         self._over = threading.Event()
         self._wanted_at_ns = -1
-        self._sinking = Sinking(self.kafka, self.source, self.sinks, self.spark)
+        self._unreviewed: set[str] = set()
+        """Views that are shown only when somebody has looked at what would change."""
+        self._pace = Pace(self._meters.lately_behind_ms, self.limits.rebuild_lag_ms_max)
+        self._sinking = Sinking(self.kafka, self.source, self.sinks, self.spark, rest=self._pace.rest)
+        keeper = BookKeeper(self.registry)
+        self._held = {held.view for held in keeper.book.held if not held.sink}
+        self._rebuilder = Rebuilder(keeper, self._sinking, self._views.get, self.check, self.limits.keep_standby_s)
+        self._obeying = Obeying(Orders(self.registry.folder), keeper, self._rebuilder, self._hold, self._release)
+        self._rebuilding = threading.Thread(target=self._rebuild, name="rebuilder", daemon=True)
 
     def run(self) -> None:
         """Until `stop` is set. Raises what cannot be mended from here."""
         try:
             self._open_groups()
+            self._rebuilding.start()
             while not self._is_over:
                 self._look()
                 self.stop.wait(POLL_S)
@@ -115,6 +143,7 @@ class Maintainer:
             self._apply(self.registry.wanted())
             self._wanted_at_ns = changed
         self._riding.keep()
+        self._tell_again()
         self._copy()
         if time.monotonic() - self._noted_at >= NOTE_S:
             self._note()
@@ -122,12 +151,28 @@ class Maintainer:
     def _fail(self, error: BaseException) -> None:
         self._failure = error
 
+    def _known_views(self) -> dict[str, ViewStatus]:
+        """Of a file that cannot be read nothing is known: all views are built again from the log."""
+        try:
+            return dict(self.registry.state().views)
+        except StateError:
+            return {}
+
+    def _rebuild(self) -> None:
+        try:
+            self._obeying.run(self._over)
+        except BaseException as error:
+            self._fail(error)
+
     # Groups
 
     def _open_groups(self) -> None:
+        self._unreviewed = _unreviewed(self.registry.wanted())
         era = self._era()
         for folder in sorted(self.registry.groups.glob("*")) if self.registry.groups.is_dir() else ():
-            group = Group.load(folder)
+            group = self._loaded(folder)
+            if group is None:
+                continue
             used = {view for view, status in self._views.items() if _needs(view, status, group)}
             if used and (group.spec.era, group.spec.topic_id) != (era.era, era.topic_id):
                 self._stale(used, group)
@@ -139,7 +184,7 @@ class Maintainer:
                 shutil.rmtree(self.registry.copies / folder.name, ignore_errors=True)
                 continue
             runner = self._runner(group)
-            if runner.is_left_behind:
+            if runner.is_progress_lost or runner.is_left_behind:
                 put_back(runner, self.registry.copies)
         for runner in [each for each in self._runners.values() if each.progress.is_live]:
             self._shown(runner)
@@ -148,13 +193,30 @@ class Maintainer:
             if runner.group.spec.era == era.era:
                 self._follow(runner)
 
+    def _loaded(self, folder: Path) -> Group | None:
+        """None where its file was lost or damaged: its views are built again from the log."""
+        try:
+            return Group.load(folder)
+        except StateError:
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(self.registry.copies / folder.name, ignore_errors=True)
+            for view in [name for name, status in self._views.items() if status.group == folder.name]:
+                self._views[view] = ViewStatus(ViewState.WAITING, reason="its group's file was lost")
+            return None
+
     def _stale(self, views: Iterable[str], group: Group) -> None:
         """Their era is over: they are built again from the one that is. What they hold stays until then: the difference
         is what is published."""
         self._runner(group)
         for view in views:
-            if self._views[view].group == group.spec.id:
-                self._views[view] = ViewStatus(ViewState.WAITING, reason="the source began a new history")
+            known = self._views[view]
+            if known.group == group.spec.id:
+                since_s = known.stale_since_s if known.stale else time.time()
+                why = f"era {group.spec.era}, which it was built from, is over"
+                reason = "the source began a new history"
+                self._views[view] = ViewStatus(
+                    ViewState.WAITING, reason=reason, stale=why, stale_since_s=since_s, is_gap=True
+                )
 
     def _era(self) -> eras.Era:
         return eras.current(self.kafka, self.source)
@@ -164,6 +226,7 @@ class Maintainer:
             self.spark, self.kafka, self.source, group, self._owner.number, durable=self.limits.durable
         )
         runner.on_paused = self._paused
+        runner.on_gap = lambda what: self._is_stale(runner, what)
         runner.on_measured = self._meters.add
         runner.on_published = lambda published: self._sinking.published(runner.group, published)
         runner.prepare()
@@ -173,16 +236,35 @@ class Maintainer:
     def _paused(self, view: str, why: str) -> None:
         known = self._views.get(view)
         if known is not None and why != PAUSED_OUT:
-            self._views[view] = msgspec.structs.replace(known, state=ViewState.PAUSED, reason=why)
+            since_s = known.stale_since_s if known.stale else time.time()
+            stale = known.stale or f"it is paused: {why}"
+            self._views[view] = msgspec.structs.replace(
+                known, state=ViewState.PAUSED, reason=why, stale=stale, stale_since_s=since_s
+            )
+
+    def _is_stale(self, runner: GroupRunner, why: str) -> None:
+        """What it read is not whole: its views say so until they are built from something that is."""
+        for view in runner.group.live:
+            known = self._views.get(view)
+            if known is not None and known.group == runner.group.spec.id and not known.is_gap:
+                self._views[view] = msgspec.structs.replace(known, stale=why, stale_since_s=time.time(), is_gap=True)
+
+    def _lost(self, runner: GroupRunner, error: PositionExpired) -> None:
+        """Neither Kafka nor the archive has what it would read next: its views stand still, the others go on."""
+        self._is_stale(runner, f"{LOG_LOST}: {error.fact}")
+        runner.pause(list(runner.group.live), f"{LOG_LOST}: {error.fact}; {error.detail}")
 
     # What is wanted
 
     def _apply(self, wanted: Wanted) -> None:
+        self._unreviewed |= _unreviewed(wanted)
         for gone in [name for name in self._views if name not in wanted.views]:
             self._drop(gone)
         fresh: dict[str, dict[str, WantedView]] = {}
         for name, view in wanted.views.items():
             known = self._views.get(name)
+            if known is not None and known.applied_at_s != view.applied_at_s and self._is_taken_back(name, view):
+                continue
             if known is None or known.state is ViewState.WAITING or known.applied_at_s != view.applied_at_s:
                 fresh.setdefault(view.batch, {})[name] = view
         for views in fresh.values():
@@ -192,7 +274,21 @@ class Maintainer:
                 # One that cannot be begun must not stop the others.
                 for name, view in views.items():
                     reason = f"{error.fact}: {error.detail}; {error.hint}"
-                    self._views[name] = ViewStatus(ViewState.PAUSED, "", view.applied_at_s, reason)
+                    self._views[name] = self._renewed(name, ViewState.PAUSED, "", view.applied_at_s, reason)
+        self._unreviewed = _unreviewed(wanted)  # last: a group that was taken back is gone before it may be shown
+
+    def _is_taken_back(self, name: str, view: WantedView) -> bool:
+        """Somebody has looked at what would change, and wants the one that readers use to stay."""
+        known = self._views[name]
+        if known.state not in (ViewState.BUILDING, ViewState.READY):
+            return False
+        for group, runner in self._runners.items():
+            kept = runner.group.spec.definitions.get(name) if runner.progress.is_live else None
+            if group != known.group and kept == view.text and name in runner.group.live:
+                self._views[name] = self._renewed(name, ViewState.LIVE, group, view.applied_at_s)
+                self._retire(known.group)
+                return True
+        return False
 
     def _begin(self, views: Mapping[str, WantedView]) -> None:
         """A new group for views that were applied together."""
@@ -212,21 +308,29 @@ class Maintainer:
         group = Group(spec.save(self.registry.groups), spec)
         runner = self._runner(group)
         for name, view in views.items():
-            self._views[name] = ViewStatus(ViewState.BUILDING, spec.id, view.applied_at_s)
+            self._views[name] = self._renewed(name, ViewState.BUILDING, spec.id, view.applied_at_s)
         self._note()
         self._follow(runner)
 
+    def _renewed(self, view: str, state: ViewState, group: str, applied_at_s: float, reason: str = "") -> ViewStatus:
+        """A view that was stale stays so until its readers are given something else."""
+        old = self._views.get(view)
+        if old is None or not old.stale:
+            return ViewStatus(state, group, applied_at_s, reason)
+        return ViewStatus(state, group, applied_at_s, reason, old.stale, old.stale_since_s, old.is_gap)
+
     def _start(self, era: eras.Era, tables: Iterable[Mapping[str, object]], skips: Mapping[str, int]) -> int:
-        """Where a new group begins to read: with the era, or later if snapshots bring all its rows."""
-        first, _ = EpochPlanner(self.kafka, self.source).first()
+        """Where a new group begins to read: with the era, from the archive where Kafka has let it go, or later if
+        snapshots bring all its rows."""
         named = {f"{row['schema_name']}.{row['table_name']}" for row in tables}
-        if first.offset <= era.first_offset or named <= skips.keys():
+        is_brought = named <= skips.keys()
+        try:
+            first, _ = EpochPlanner(self.kafka, self.source, archive=None if is_brought else self.archive).first()
+        except NothingWhole as error:
+            raise _log_lost(error.summary) from error
+        if is_brought or first.offset <= era.first_offset:
             return max(first.offset, era.first_offset)
-        raise LogError(
-            "the log no longer holds its beginning",
-            detail=f"era {era.era} began at {era.first_offset}, the oldest record is at {first.offset}",
-            hint="headwater capture reset",
-        )
+        raise _log_lost(f"era {era.era} began at {era.first_offset}, what is left without a gap begins at {first.offset}")
 
     def _drop(self, view: str) -> None:
         known = self._views.pop(view)
@@ -236,6 +340,7 @@ class Maintainer:
             runner.forget(view)
         delete_topic(self.kafka, view_topic(self.source, view))
         self._problem = "; ".join(self._sinking.forget(view)) or self._problem
+        self._rebuilder.forget(view)
         self._retire(known.group)
 
     def _retire(self, group: str) -> None:
@@ -249,9 +354,53 @@ class Maintainer:
                 shutil.rmtree(runner.group.folder, ignore_errors=True)
                 shutil.rmtree(self.registry.copies / group, ignore_errors=True)
 
+    # What a person has paused
+
+    def _hold(self, views: Collection[str], reason: str) -> None:
+        """Their groups read no further; what they hold stays as it is. Raises ViewError if other views need them to."""
+        runners = [self._held_with(view, views) for view in views]
+        self._held |= set(views)
+        for view in views:
+            self._views[view] = msgspec.structs.replace(self._views[view], state=ViewState.HELD, reason=reason)
+        for runner in runners:
+            self._riding.leave(runner)
+
+    def _held_with(self, view: str, views: Collection[str]) -> GroupRunner:
+        known = self._views.get(view)
+        runner = self._runners.get(known.group) if known is not None else None
+        if known is None or runner is None or known.state not in (ViewState.LIVE, ViewState.HELD):
+            raise ViewError(
+                f"view {view} is not live", detail=known.state if known else "it is not known", hint="headwater views"
+            )
+        others = sorted(runner.group.live.keys() - self._held - set(views))
+        if others:
+            raise ViewError(
+                f"view {view} is kept together with {', '.join(others)}",
+                detail="they stand at one position, so they can only be paused together",
+                hint=f"headwater pause {' '.join(sorted({*views, *others}))}; or one sink of it, with --sink",
+            )
+        return runner
+
+    def _release(self, views: Collection[str]) -> None:
+        self._held -= set(views)
+        groups = set()
+        for view in views:
+            known = self._views.get(view)
+            if known is not None:
+                self._views[view] = msgspec.structs.replace(known, state=ViewState.LIVE, reason="")
+                groups.add(known.group)
+        for group in groups & self._runners.keys():
+            if group not in self._following:
+                self._follow(self._runners[group])
+
+    def _is_held(self, runner: GroupRunner) -> bool:
+        return bool(self._held) and set(runner.group.live) <= self._held
+
     # Following by itself
 
     def _follow(self, runner: GroupRunner) -> None:
+        if self._is_held(runner):
+            return
         thread = threading.Thread(
             target=self._guarded, args=(runner,), name=f"follow-{runner.group.spec.id}", daemon=True
         )
@@ -263,6 +412,8 @@ class Maintainer:
             self._catch_up(runner)
         except StateFenced as error:
             self._failure = error
+        except PositionExpired as error:
+            self._lost(runner, error)
         except BaseException as error:
             if not self._is_over and runner.group.spec.id in self._runners:
                 self._failure = error
@@ -271,27 +422,47 @@ class Maintainer:
 
     def _catch_up(self, runner: GroupRunner) -> None:
         spec = runner.group.spec
-        planner = EpochPlanner(self.kafka, self.source, idle_s_max=POLL_S)
-        while not self._is_over and spec.id in self._runners and not runner.is_idle:
+        planner = EpochPlanner(self.kafka, self.source, idle_s_max=POLL_S, archive=self.archive)
+        while not self._is_over and spec.id in self._runners and not runner.is_idle and not self._is_held(runner):
             limit = runner.intended or (runner.published_to if runner.offset < runner.published_to else None)
             planner.freeze(limit) if limit else planner.thaw()
             rows = None if runner.intended else self.limits.build_records_per_epoch_max
-            end = runner.intended or planner.end(runner.position, spec.topic_id, rows).offset
+            if (intended := runner.intended) is not None:
+                planner.require(runner.position, spec.topic_id)
+            end = intended or planner.end(runner.position, spec.topic_id, rows).offset
+            runner.archive = self.archive if planner.is_archived else None
             if end > runner.offset and not self._is_close(runner, end):
+                began = time.monotonic()
                 self._riding.run_alone(runner, end)
+                if not runner.progress.is_live and self._riding.groups:
+                    self._over.wait(self._pace.rest(time.monotonic() - began))
             elif not runner.progress.is_live and runner.progress.is_snapshot_whole:
-                self._go_live(runner)
-            elif runner.progress.is_live and self._riding.join(runner):
+                if self._is_looked_at(runner):
+                    self._go_live(runner)
+            elif runner.progress.is_live and runner.archive is None and self._riding.join(runner):
                 return
 
     def _is_close(self, runner: GroupRunner, end: int) -> bool:
-        """Near enough to the end of the log to be shown, or to ride with the others."""
+        """Near enough to the end of the log to be shown, or to ride with the others, who read Kafka only."""
         return (
             runner.progress.is_snapshot_whole
+            and runner.archive is None
             and runner.intended is None
             and runner.offset >= runner.published_to
             and end - runner.offset <= JOIN_RECORDS_MAX
         )
+
+    def _is_looked_at(self, runner: GroupRunner) -> bool:
+        """Whether its views may be shown. What those that wait would change is told once."""
+        waiting = [view for view in runner.group.live if view in self._unreviewed]
+        for view in waiting:
+            old = self._old_group(runner, view)
+            if self._views[view].state is ViewState.BUILDING:
+                found = review(self._runners[old].group, runner.group, view) if old else Review()
+                known = self._views[view]
+                if known.group == runner.group.spec.id:  # else it was taken back meanwhile
+                    self._views[view] = msgspec.structs.replace(known, state=ViewState.READY, review=found)
+        return not waiting and runner.group.spec.id in self._runners
 
     def _go_live(self, runner: GroupRunner) -> None:
         """Publishes the views as they are now: all their rows, or what differs from the views that they replace."""
@@ -312,7 +483,10 @@ class Maintainer:
         known = {view: self._views[view] for view in runner.group.live if view in self._views}
         mine = {view: status for view, status in known.items() if status.group == runner.group.spec.id}
         for view, status in mine.items():
-            self._views[view] = msgspec.structs.replace(status, state=ViewState.LIVE)
+            if status.state is not ViewState.LIVE:  # its readers are given what this group made, from here on
+                self._views[view] = ViewStatus(ViewState.LIVE, status.group, status.applied_at_s, status.reason)
+        if runner.progress.gap:
+            self._is_stale(runner, runner.progress.gap)
         for old in {group for view in mine if (group := self._old_group(runner, view))}:
             self._retire(old)
 
@@ -331,6 +505,14 @@ class Maintainer:
         return None
 
     # Looking after itself
+
+    def _tell_again(self) -> None:
+        """Rows that somebody found wrong in a sink. A request for a view that is gone is done with."""
+        for request in requests(self.registry):
+            known = self._views.get(request.asked.view)
+            runner = self._runners.get(known.group) if known else None
+            if known is None or (runner is not None and runner.tell_again(request.asked.view, request.asked.keys)):
+                request.done()
 
     def _copy(self) -> None:
         if time.monotonic() - self._copied_at < self.limits.copy_interval_s:
@@ -352,6 +534,10 @@ class Maintainer:
                 name in self._following,
                 str(Lsn(runner.progress.lsn or 0)),
                 runner.progress.committed_at_us,
+                runner.group.spec.era,
+                runner.progress.is_put_back,
+                self._put_back_since(name, runner.progress.is_put_back),
+                runner.progress.canary,
             )
             for name, runner in list(self._runners.items())
         }
@@ -368,9 +554,15 @@ class Maintainer:
             )
         )
 
+    def _put_back_since(self, group: str, is_put_back: bool) -> float:
+        if not is_put_back:
+            self._put_back_at.pop(group, None)
+            return 0.0
+        return self._put_back_at.setdefault(group, time.time())
+
     def _close(self) -> None:
         self._riding.end_query()
-        for thread in list(self._following.values()):
+        for thread in [*self._following.values(), *([self._rebuilding] if self._rebuilding.is_alive() else [])]:
             thread.join(timeout=30)
         self._riding.close()
         self._sinking.close()
@@ -380,8 +572,16 @@ class Maintainer:
         self._owner.release()
 
 
+def _unreviewed(wanted: Wanted) -> set[str]:
+    return {name for name, view in wanted.views.items() if not view.is_reviewed}
+
+
 def _needs(view: str, status: ViewStatus, group: Group) -> bool:
     """A view needs the group that keeps it, and while it is built anew the one that it will replace."""
     return status.group == group.spec.id or (
-        status.state in (ViewState.BUILDING, ViewState.WAITING) and view in group.spec.definitions
+        status.state in (ViewState.BUILDING, ViewState.WAITING, ViewState.READY) and view in group.spec.definitions
     )
+
+
+def _log_lost(detail: str) -> LogError:
+    return LogError(LOG_LOST, detail=detail, hint="headwater recover reads the tables anew")

@@ -58,6 +58,12 @@ class Meters:
                 spark_ms,
             )
 
+    def lately_behind_ms(self) -> float:
+        """How far behind the log what was published in the last seconds was, at worst but one in ten."""
+        since = time.monotonic() - RATE_S
+        with self._lock:
+            return _at(sorted(m.behind_ms for at, m in self._last if at >= since and m.behind_ms is not None), 0.9)
+
     def memory_mb(self) -> dict[str, float]:
         """Resident, of this process, its JVM and the Python workers under that; looked at now and then."""
         if time.monotonic() - self._looked_at < MEMORY_S:

@@ -34,6 +34,9 @@ FLUSH_S_MAX: Final = 60.0
 QUEUE_MESSAGES_MAX: Final = 100_000
 WHOLE_MS: Final = 24 * 3600 * 1000
 """So long a view's topic keeps every version, for those who must see each change: a history, saved searches."""
+COMPACTED_MS: Final = 2 * WHOLE_MS
+"""After so long no older version of a row is left, however quiet the topic is."""
+VIEW_TOPIC: Final = {"min.compaction.lag.ms": str(WHOLE_MS), "max.compaction.lag.ms": str(COMPACTED_MS)}
 HANDED_ON_MAX: Final = 10_000
 """Up to so many changes of a view in an epoch are handed on to its sinks; more are read from the topic."""
 _FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
@@ -55,6 +58,8 @@ class Frontier(msgspec.Struct, frozen=True):
     """Of the view's topic: one past its last change up to here."""
     since: int = 0
     """Where in the view's topic its present shape begins: all its rows were told from there on."""
+    canary: int | None = None
+    """The last number of the source's canary that it includes."""
 
     @property
     def position(self) -> Position:
@@ -163,7 +168,7 @@ class Publisher:
     def ensure(self, view: str) -> None:
         topic = view_topic(self._source, view)
         if topic not in self._topics:
-            ensure_topic(self._kafka, topic, cleanup_policy="compact", config={"min.compaction.lag.ms": str(WHOLE_MS)})
+            ensure_topic(self._kafka, topic, cleanup_policy="compact", config=VIEW_TOPIC)
             self._topics.add(topic)
 
     def publish(
@@ -300,5 +305,14 @@ def _tail(frontier: Frontier, silent: bool) -> bytes:
     return msgspec.json.encode(told)[1:]
 
 
-def frontier(view: str, group: str, era: int, offset: int, lsn: int | None, committed_at_us: int | None) -> Frontier:
-    return Frontier(view, era, offset, str(Lsn(lsn or 0)), committed_at_us, time.time_ns() // 1000, group)
+def frontier(
+    view: str,
+    group: str,
+    era: int,
+    offset: int,
+    lsn: int | None,
+    committed_at_us: int | None,
+    canary: int | None = None,
+) -> Frontier:
+    lsn_text, now_us = str(Lsn(lsn or 0)), time.time_ns() // 1000
+    return Frontier(view, era, offset, lsn_text, committed_at_us, now_us, group, canary=canary)

@@ -1,7 +1,9 @@
-"""Which views are wanted, and how they are: two files, each with one writer.
+"""Which views are wanted, and how they are: three files, each with one writer.
 
 wanted.json   what `headwater apply` decided: written by it, read by the maintainer
 state.json    what the maintainer made of it: its groups, and the state of every view
+gaps.json     what is missing from the log, as far as who watches over capture has noticed
+book.json     generations, rebuilds and pauses: what the maintainer goes on from (book.py)
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from cdc.errors import StateError
+from cdc.gaps import Gaps
+from views.maintain.book import Book
 from views.maintain.group import write_whole
 from views.sinks.lane import SinkStatus
 
 WANTED: Final = "wanted.json"
 STATE: Final = "state.json"
+GAPS: Final = "gaps.json"
+BOOK: Final = "book.json"
 GROUPS: Final = "groups"
 COPIES: Final = "copies"
 
@@ -37,6 +43,10 @@ class WantedView(msgspec.Struct, frozen=True):
     """Tables whose earlier rows come from a snapshot that was asked for when it was applied."""
     era: int = 0
     """Of those offsets: in another one they mean nothing. 0 is whichever there is."""
+    is_reviewed: bool = True
+    """Otherwise it is built beside the one that readers use, and waits there until somebody has looked."""
+    previous: WantedView | None = None
+    """Of one that waits: what it would replace."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -47,9 +57,25 @@ class ViewState(StrEnum):
     WAITING = "waiting"
     """Applied, not begun."""
     BUILDING = "building"
+    READY = "ready"
+    """Built beside the one that readers use; waits for somebody who has looked at what would change."""
     LIVE = "live"
     PAUSED = "paused"
     """Not fed any more; the reason says why."""
+    HELD = "held"
+    """A person has paused it; it goes on from where it is when they say so."""
+
+
+class Review(msgspec.Struct, frozen=True):
+    """What readers of a view would see change: rows by what becomes of them."""
+
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    equal: int = 0
+    columns_added: tuple[str, ...] = ()
+    columns_removed: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
 
 
 class ViewStatus(msgspec.Struct, frozen=True):
@@ -58,6 +84,13 @@ class ViewStatus(msgspec.Struct, frozen=True):
     applied_at_s: float = 0.0
     """Which application of the view this is."""
     reason: str = ""
+    stale: str = ""
+    """Why what readers are given is not what it should be; empty while it is."""
+    stale_since_s: float = 0.0
+    is_gap: bool = False
+    """Stale because changes are missing, not because they are late."""
+    review: Review | None = None
+    """Of one that is ready."""
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
@@ -70,6 +103,13 @@ class GroupStatus(msgspec.Struct, frozen=True):
     lsn: str = ""
     """The last commit that it includes."""
     committed_at_us: int | None = None
+    era: int = 0
+    """Of the log that it reads; 0 where that was not written down."""
+    is_put_back: bool = False
+    """Its state is older than what it has published, and catches up."""
+    put_back_at_s: float = 0.0
+    canary: int | None = None
+    """The last number of the source's canary that it has read."""
 
 
 class Epochs(msgspec.Struct, frozen=True):
@@ -133,6 +173,19 @@ class Registry:
 
     def note(self, state: State) -> None:
         write_whole(self.folder / STATE, msgspec.json.encode(state))
+
+    def gaps(self) -> Gaps:
+        return _read(self.folder / GAPS, Gaps) or Gaps()
+
+    def note_gaps(self, gaps: Gaps) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self.folder / GAPS, msgspec.json.encode(gaps))
+
+    def book(self) -> Book:
+        return _read(self.folder / BOOK, Book) or Book()
+
+    def note_book(self, book: Book) -> None:
+        write_whole(self.folder / BOOK, msgspec.json.encode(book))
 
     def is_kept(self, *, now_s: float | None = None) -> bool:
         """Whether a maintainer is at work."""

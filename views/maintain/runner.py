@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,14 +19,16 @@ import msgspec
 import pyarrow as pa
 
 from cdc.addresses import KafkaAddress, Source
-from cdc.errors import StateError
+from cdc.changelog import Archive
 from cdc.position import Lsn, Position
 from views.maintain import ledger
+from views.maintain.contents import again
 from views.maintain.failpoints import reached
 from views.maintain.group import Group, write_whole
-from views.maintain.intake import Note
+from views.maintain.intake import Note, counted
 from views.maintain.jobs import Answer, LogRange, run_epoch
 from views.maintain.publisher import Frontier, Published, Publisher, frontier
+from views.maintain.repairs import AskedKey
 from views.maintain.schema_changes import SchemaChanged
 from views.maintain.worker import Changed, GroupRef, NodeFailed, open_arrangement
 
@@ -49,6 +51,10 @@ class Progress(msgspec.Struct, frozen=True):
     committed_at_us: int | None = None
     is_put_back: bool = False
     """Its state is older than what is published: the state counts, not the frontier."""
+    canary: int | None = None
+    """The last number of the source's canary that it has read."""
+    gap: str = ""
+    """The first number of it that was missing, in words."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +83,16 @@ class GroupRunner:
         self._spark, self.kafka, self.source = spark, kafka, source
         self.group, self._owner, self._durable = group, owner, durable
         self._publisher = Publisher(kafka, source, group.spec.id)
+        self.is_progress_lost = False
+        """Nobody knows what its state holds: a new group, or one that has to be put back."""
         self.progress = self._known_progress()
         self.on_paused: Callable[[str, str], None] = lambda view, why: None
+        self.on_gap: Callable[[str], None] = lambda what: None
+        """A number of the canary is missing from what it read."""
         self.on_measured: Callable[[Measured], None] = lambda measured: None
         self.on_published: Callable[[list[Published]], None] = lambda published: None
+        self.archive: Archive | None = None
+        """Set while it reads what Kafka no longer holds."""
         self.lock = threading.RLock()
         """Held while an epoch runs, and by who wants the group to stand still."""
 
@@ -143,7 +155,10 @@ class GroupRunner:
             reached("answered")
             asked = time.monotonic()
             published = self._publish(answer, end)
+            had_gap = self.progress.gap
             self._finish(answer.note, end)
+            if self.progress.gap and not had_gap:
+                self.on_gap(self.progress.gap)
             self.on_published(published)
             done = time.monotonic()
             behind = answer.note.oldest_written_at_ms
@@ -164,6 +179,18 @@ class GroupRunner:
             published = self._publisher.publish(contents, news, whole, silent=True)
             self.note_progress(msgspec.structs.replace(self.progress, is_live=True))
             self.on_published(published)
+
+    def tell_again(self, view: str, keys: Sequence[AskedKey]) -> bool:
+        """Publishes rows once more as they are, as nobody's doing. False when the group is not where its topics are:
+        then later."""
+        with self.lock:
+            known = self._publisher.frontiers.get(view)
+            is_there = view in self.group.live and known is not None and known.group == self.group.spec.id
+            if known is None or not is_there or self.intended is not None or self.progress.is_put_back:
+                return False
+            news = msgspec.structs.replace(known, published_at_us=time.time_ns() // 1000)
+            self.on_published(self._publisher.publish({view: [again(self.group, view, keys)]}, [news], silent=True))
+            return True
 
     def published(self) -> list[Published]:
         """How far its views are, for who has not listened so far."""
@@ -213,20 +240,19 @@ class GroupRunner:
             return found
         lsn = Lsn.parse(published.lsn).value
         return msgspec.structs.replace(
-            found, offset=published.offset, lsn=lsn, committed_at_us=published.committed_at_us
+            found,
+            offset=published.offset,
+            lsn=lsn,
+            committed_at_us=published.committed_at_us,
+            canary=published.canary,
         )
 
     def _read_progress(self) -> Progress:
         try:
             found = msgspec.json.decode((self.group.folder / PROGRESS).read_bytes(), type=Progress)
-        except FileNotFoundError:
+        except (FileNotFoundError, msgspec.MsgspecError):
+            self.is_progress_lost = True
             return Progress(self.group.spec.start)
-        except msgspec.MsgspecError as error:
-            raise StateError(
-                f"the progress of group {self.group.spec.id} cannot be read",
-                detail=str(error),
-                hint="headwater apply --rebuild",
-            ) from error
         return found
 
     @property
@@ -235,7 +261,7 @@ class GroupRunner:
 
     def _answered(self, end: int) -> Answer | None:
         """The job's answer, after views that cannot go on were taken out; None if there is no other."""
-        records = LogRange(self.kafka, self.source, self.group.spec.topic_id, self.position, end)
+        records = LogRange(self.kafka, self.source, self.group.spec.topic_id, self.position, end, self.archive)
         while not self.is_idle:
             try:
                 return run_epoch(self._spark, records, self._ref)
@@ -298,7 +324,9 @@ class GroupRunner:
 
     def _frontier(self, view: str, progress: Progress) -> Frontier:
         spec = self.group.spec
-        return frontier(view, spec.id, spec.era, progress.offset, progress.lsn, progress.committed_at_us)
+        return frontier(
+            view, spec.id, spec.era, progress.offset, progress.lsn, progress.committed_at_us, progress.canary
+        )
 
     def _finish(self, note: Note, end: int) -> None:
         progress = self._after(note, end)
@@ -311,6 +339,7 @@ class GroupRunner:
 
     def _after(self, note: Note, end: int) -> Progress:
         known = self.progress
+        canary, missing = counted(known.canary, note.canary)
         return Progress(
             end,
             known.is_snapshot_whole or self._is_whole(note),
@@ -318,6 +347,8 @@ class GroupRunner:
             note.commit_lsn if note.commit_lsn is not None else known.lsn,
             note.committed_at_us if note.commit_lsn is not None else known.committed_at_us,
             known.is_put_back,
+            canary,
+            known.gap or missing,
         )
 
     def _is_whole(self, note: Note) -> bool:

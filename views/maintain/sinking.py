@@ -1,22 +1,31 @@
-"""Every view in every place that it lists: a lane each, fed with what the groups publish."""
+"""Every view in every place that it lists: a lane each, fed with what the groups publish.
+
+Beside the lane that is shown a place may have others, one for each further generation that is fed (`rebuilding.py`
+decides which). A place that a person has paused has none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cdc.addresses import KafkaAddress, Source
-from cdc.errors import HeadwaterError
+from cdc.errors import HeadwaterError, SinkUnavailable
 from cdc.topics import find_topic
 from views.maintain.group import Group
 from views.maintain.publisher import Frontier, Published, view_topic
 from views.sinks.board import Board
 from views.sinks.following import ViewTopic
 from views.sinks.inbox import Delivery
-from views.sinks.lane import Lane, LaneLimits, SinkStatus
-from views.sinks.sink import Mark, SinkKind
+from views.sinks.lane import Lane, LaneLimits, LaneState, SinkStatus
+from views.sinks.letters import Letters
+from views.sinks.sink import Mark, SinkKind, ViewShape
+from views.sinks.switching import switch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,10 +39,20 @@ class Sinking:
     spark: SparkSession | None = None
     limits: LaneLimits = field(default_factory=LaneLimits)
 
+    highest: Callable[[str, str], int] = lambda view, sink: 0
+    """The highest number of a generation that was ever given in a place."""
+    rest: Callable[[float], float] = lambda worked_s: 0.0
+    """How long who fills a generation in the background rests after so many seconds."""
+
     def __post_init__(self) -> None:
         self._lanes: dict[tuple[str, str], Lane] = {}
+        self._sides: dict[tuple[str, str, int], Lane] = {}
+        self._paused: dict[tuple[str, str], SinkStatus] = {}
         self._topic_ids: dict[str, str] = {}
         self._told: Board | None = None
+        self._refused: Letters | None = None
+        self._changing = threading.RLock()
+        """Held by who changes which lanes there are."""
 
     def published(self, group: Group, published: list[Published]) -> None:
         """What an epoch brought, or how far the views are. Never waits for a place."""
@@ -43,26 +62,117 @@ class Sinking:
             if topic_id is None:
                 continue  # nothing was ever published: there is nothing to keep
             delivery = Delivery(_mark(each.frontier, topic_id), each.after, each.changes)
-            for lane in self._lanes_of(group, view):
+            with self._changing:
+                lanes = self._lanes_of(group, view)
+                shape = group.shape(view, self.source)
+                lanes += [lane for name, lane in self._sides.items() if name[0] == view and lane.shape == shape]
+            for lane in lanes:
                 lane.offer(delivery)
 
     def forget(self, view: str) -> list[str]:
         """A view that was dropped leaves nothing. What could not be removed is told."""
         self._topic_ids.pop(view, None)
-        return [told for key in list(self._lanes) if key[0] == view and (told := self._remove(key))]
+        with self._changing:
+            return [told for key in list(self._lanes) if key[0] == view and (told := self._remove(key))]
 
     def statuses(self) -> list[SinkStatus]:
-        return [lane.status for lane in list(self._lanes.values())]
+        """Of what readers use."""
+        return [*(lane.status for lane in list(self._lanes.values())), *self._paused.values()]
 
     def close(self) -> None:
-        lanes = list(self._lanes.values())
+        lanes = [*self._lanes.values(), *self._sides.values()]
         with ThreadPoolExecutor(max_workers=max(len(lanes), 1)) as pool:
             list(pool.map(Lane.stop, lanes))
         if self._told is not None:
             self._told.close()
 
+    # Generations beside the one that readers use
+
+    def shown(self, view: str, sink: str) -> Lane | None:
+        return self._lanes.get((view, sink))
+
+    def side(self, view: str, sink: str, number: int) -> Lane | None:
+        """Feeds that generation from now on. Idempotent. None while no lane is shown, or if that one feeds it."""
+        with self._changing:
+            main = self._lanes.get((view, sink))
+            known = self._sides.get((view, sink, number))
+            if known is not None or main is None or main.target is None or main.number in (None, number):
+                return known
+            lane = self._made(main.kind, main.shape, number)
+            self._sides[view, sink, number] = lane
+            lane.offer(Delivery(main.target, main.target.next_offset, None))
+            return lane
+
+    def leave(self, view: str, sink: str, number: int) -> None:
+        """Feeds it no longer; what is there stays. Idempotent."""
+        with self._changing:
+            lane = self._sides.pop((view, sink, number), None)
+        if lane is not None:
+            lane.stop()
+
+    def remove(self, view: str, sink: str, number: int) -> bool:
+        """What was written of it goes. Idempotent; False while nobody knows the view's shape there."""
+        self.leave(view, sink, number)
+        main = self._lanes.get((view, sink))
+        if main is None or main.number == number:
+            return False
+        written = main.kind.open(main.shape, number)
+        try:
+            written.drop()
+        finally:
+            written.close()
+        return True
+
+    def switch(self, view: str, sink: str, number: int) -> int | None:
+        """Readers go over to that generation; which they came from. Idempotent: None if they use it already."""
+        with self._changing:
+            main, side = self._lanes[view, sink], self._sides.get((view, sink, number))
+        if main.number == number and main.is_shown:
+            return None
+        if side is None or main.number is None:
+            raise SinkUnavailable(
+                f"generation {number} of the {sink} of {view} is not fed",
+                detail="nothing can be switched to it",
+                hint=f"headwater generations {view}",
+            )
+        switch(main, side)
+        with self._changing:
+            self._lanes[view, sink] = side
+            del self._sides[view, sink, number]
+            self._sides[view, sink, main.number] = main
+        return main.number
+
+    def mismatched(self) -> list[tuple[str, str, int]]:
+        """Generations whose view has other columns by now: nothing can feed them any more."""
+        with self._changing:
+            return [
+                name
+                for name, lane in self._sides.items()
+                if (main := self._lanes.get(name[:2])) is not None and main.shape != lane.shape
+            ]
+
+    # What a person has paused
+
+    def hold(self, view: str, sink: str, reason: str) -> None:
+        """The place is left as it is. Idempotent."""
+        with self._changing:
+            lane = self._lanes.pop((view, sink), None)
+            known = lane.status if lane is not None else SinkStatus(view, sink, LaneState.PAUSED)
+            self._paused[view, sink] = msgspec.structs.replace(known, state=LaneState.PAUSED, reason=reason)
+            sides = [self._sides.pop(name) for name in list(self._sides) if name[:2] == (view, sink)]
+        for each in [lane, *sides]:
+            if each is not None:
+                each.stop()
+        self._board.tell(self._paused[view, sink])
+
+    def release(self, view: str, sink: str) -> None:
+        """The next publication begins its lane again, where the place is. Idempotent."""
+        with self._changing:
+            self._paused.pop((view, sink), None)
+
     def _lanes_of(self, group: Group, view: str) -> list[Lane]:
-        wanted = [name for name in group.declared[view].sinks if name in self.kinds]
+        listed = group.declared[view].sinks
+        wanted = [name for name in listed if name in self.kinds and (view, name) not in self._paused]
         shape = group.shape(view, self.source)
         for key in [key for key in self._lanes if key[0] == view]:
             if key[1] not in wanted:
@@ -72,25 +182,34 @@ class Sinking:
         return [self._lanes.get((view, name)) or self._begin(name, group, view) for name in wanted]
 
     def _begin(self, name: str, group: Group, view: str) -> Lane:
-        lane = Lane(
-            self.kinds[name],
-            group.shape(view, self.source),
-            ViewTopic(self.kafka, view_topic(self.source, view)),
-            self.limits,
-            tell=self._board.tell,
-            refuse=self._board.refuse,
-            spark=self.spark,
-        )
+        lane = self._made(self.kinds[name], group.shape(view, self.source), None)
         self._lanes[view, name] = lane
         return lane
 
+    def _made(self, kind: SinkKind, shape: ViewShape, number: int | None) -> Lane:
+        return Lane(
+            kind,
+            shape,
+            ViewTopic(self.kafka, view_topic(self.source, shape.view)),
+            self.limits,
+            tell=self._board.tell,
+            letters=self._letters,
+            spark=self.spark,
+            number=number,
+            next_number=lambda current: max(current, self.highest(shape.view, kind.name)) + 1,
+            rest=self.rest,
+        )
+
     def _remove(self, key: tuple[str, str]) -> str:
         lane = self._lanes.pop(key)
+        sides = [self._sides.pop(name) for name in list(self._sides) if name[:2] == key]
         try:
-            lane.drop()
+            for each in (*sides, lane):
+                each.drop()
         except HeadwaterError as error:
             return f"{key[1]} of {key[0]}: {error.fact}"
         self._board.forget(*key)
+        self._letters.forget(*key)
         return ""
 
     @property
@@ -99,6 +218,12 @@ class Sinking:
         if self._told is None:
             self._told = Board(self.kafka, self.source)
         return self._told
+
+    @property
+    def _letters(self) -> Letters:
+        if self._refused is None:
+            self._refused = Letters(self.kafka, self.source)
+        return self._refused
 
     def _topic_id(self, view: str) -> str | None:
         """Asked once: a topic lives as long as its view."""

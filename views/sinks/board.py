@@ -6,7 +6,6 @@ a sink has to go on from is in the place itself, so the board may lose its last 
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 import msgspec
@@ -17,30 +16,13 @@ from cdc.kafka import producer
 from cdc.reader import read_range
 from cdc.topics import ensure_topic, find_state
 from views.sinks.lane import SinkStatus
-from views.sinks.sink import Refused, ViewShape
 
-LETTER_BYTES_MAX: Final = 512 * 1024
-LETTERS_RETENTION_MS: Final = 30 * 24 * 3_600_000
+LINGER_MS: Final = 5
+"""An epoch moves every lane at about the same time: what they tell goes out together."""
 
 
 def board_topic(source: Source) -> str:
     return f"{source.name}.sinks"
-
-
-def letters_topic(source: Source) -> str:
-    return f"{source.name}.dead_letters"
-
-
-class DeadLetter(msgspec.Struct, frozen=True):
-    """A change that a sink would not take."""
-
-    view: str
-    sink: str
-    key: str
-    version: int
-    error: str
-    row: str | None
-    at_us: int
 
 
 class Board:
@@ -50,22 +32,13 @@ class Board:
         self._source = source
         config = {"segment.ms": "600000"}
         ensure_topic(kafka, board_topic(source), cleanup_policy="compact", config=config)
-        ensure_topic(kafka, letters_topic(source), retention_ms=LETTERS_RETENTION_MS)
-        self._producer: Producer = producer(kafka)
+        self._producer: Producer = producer(kafka, linger_ms=LINGER_MS)
 
     def tell(self, status: SinkStatus) -> None:
         self._send(board_topic(self._source), status_key(status.view, status.sink), msgspec.json.encode(status))
 
     def forget(self, view: str, sink: str) -> None:
         self._send(board_topic(self._source), status_key(view, sink), None)
-
-    def refuse(self, shape: ViewShape, sink: str, refused: list[Refused]) -> None:
-        for change, error in refused:
-            row = None if change.after is None else change.after[:LETTER_BYTES_MAX].decode(errors="replace")
-            letter = DeadLetter(
-                shape.view, sink, change.key.decode(), change.version, error, row, time.time_ns() // 1000
-            )
-            self._send(letters_topic(self._source), change.key, msgspec.json.encode(letter))
 
     def close(self) -> None:
         self._producer.flush(5)
@@ -95,9 +68,3 @@ def read_board(kafka: KafkaAddress, source: Source) -> dict[tuple[str, str], Sin
             else:
                 found[view, sink] = msgspec.json.decode(raw.value, type=SinkStatus)
     return found
-
-
-def read_letters(kafka: KafkaAddress, source: Source) -> list[DeadLetter]:
-    state = find_state(kafka, letters_topic(source))
-    chunks = read_range(kafka, letters_topic(source), state.low, state.high) if state else ()
-    return [msgspec.json.decode(raw.value, type=DeadLetter) for chunk in chunks for raw in chunk if raw.value]

@@ -1,5 +1,7 @@
 """The cache: a view's rows in Redis, by key, newer version wins, decided and written in one script.
 
+Who listens to the channel is told of the generation that readers use, and not of one that is filled beside it.
+
 A row that is gone leaves a tombstone with its version for TOMBSTONE_S: until then no stale write brings it back. A
 replay never begins later than the mark, which is seconds old, so the horizon is far beyond any that happens; a cache
 that was cut off for longer is filled anew (`prepare`).
@@ -7,7 +9,7 @@ that was cut off for longer is filled anew (`prepare`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -32,8 +34,9 @@ _PREFIX_BYTES: Final = len(VERSION) + 24
 _APPLY: Final = """
 local base, channel, tombstone_s, ttl_s = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local lookups = cjson.decode(ARGV[5])
+local generation, shown = ARGV[6], redis.call('GET', KEYS[2])
 local written = 0
-if ARGV[6] == '1' and redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
+if ARGV[7] == '1' and redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
 local function forget(old, key)
   for _, column in ipairs(lookups) do
     local value = old[column]
@@ -45,7 +48,7 @@ local function values(row)
   if row then for _, pair in ipairs(cjson.decode(row)) do found[pair[1]] = pair[2] end end
   return found
 end
-for i = 7, #ARGV, 4 do
+for i = 8, #ARGV, 4 do
   local key, version, row, named = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local place = base .. ':row:' .. key
   local known = string.match(redis.call('GETRANGE', place, 0, PREFIX), '^{"_version":(%d+)')
@@ -70,7 +73,7 @@ for i = 7, #ARGV, 4 do
     else
       redis.call('SET', place, row)
     end
-    if channel ~= '' then
+    if shown == false or shown == generation then
       local gone = row == '' and 'true' or 'false'
       redis.call('PUBLISH', channel, '{"key":' .. key .. ',"version":' .. version .. ',"gone":' .. gone .. '}')
     end
@@ -79,6 +82,15 @@ end
 return written
 """.replace("PREFIX", str(_PREFIX_BYTES))
 
+_FORGET: Final = """
+local forgotten = 0
+for _, place in ipairs(KEYS) do
+  if string.match(redis.call('GET', place) or '', '"_gone":true}$') then
+    forgotten = forgotten + redis.call('DEL', place)
+  end
+end
+return forgotten
+"""
 T = TypeVar("T")
 
 
@@ -126,6 +138,7 @@ class CacheSink(Sink):
             tombstone_s,
             _ttl_s(shape),
             msgspec.json.encode(self._lookups),
+            generation,
         ]
         self._script = client.register_script(_APPLY)
         self._was_marked = False
@@ -157,6 +170,14 @@ class CacheSink(Sink):
         self._was_marked = True
         return refused
 
+    def again(self, changes: Sequence[Change]) -> list[Refused]:
+        """Without the mark: the lane may be moving it."""
+        if self.mark() is None:
+            raise self._emptied()
+        refused: list[Refused] = []
+        self._write(changes, refused)
+        return refused
+
     def _write(self, changes: Sequence[Change], refused: list[Refused]) -> None:
         arguments: list[Any] = [*self._head, int(self._was_marked)]
         for change in changes:
@@ -165,7 +186,8 @@ class CacheSink(Sink):
                 refused.append(Refused(change, f"a row of {len(row):,} bytes: the cache takes {ROW_BYTES_MAX:,}"))
                 continue
             arguments += (change.key, change.version, row, self._named(change.after))
-        written: Any = _asked(lambda: self._script(keys=[self._keys.mark(self._generation)], args=arguments))
+        places = [self._keys.mark(self._generation), self._keys.pointer]
+        written: Any = _asked(lambda: self._script(keys=places, args=arguments))
         if written < 0:
             raise self._emptied()
 
@@ -190,6 +212,23 @@ class CacheSink(Sink):
                 yield from self._rows(places)
                 places = []
         yield from self._rows(places)
+
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        places = [self._keys.row(self._generation, key) for key in keys]
+        stored: Any = _asked(lambda: self._client.mget(places)) if places else []
+        rows = ((key, unversioned(row)) for key, row in zip(keys, stored, strict=True) if row is not None)
+        return {key: row for key, row in rows if row is not None}
+
+    def remembered(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+        places = [self._keys.row(self._generation, key) for key in keys]
+        found: Any = _asked(lambda: self._client.exists(*places)) if places else 0
+        return int(found)
+
+    def forget(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+        """Tombstones: whoever replays the topic from before them meets them again."""
+        places = [self._keys.row(self._generation, key) for key in keys]
+        found: Any = _asked(lambda: self._client.eval(_FORGET, len(places), *places)) if places else 0
+        return int(found)
 
     def _rows(self, places: list[bytes]) -> Iterator[bytes]:
         found: Any = _asked(lambda: self._client.mget(places)) if places else []

@@ -5,8 +5,8 @@ Every chunk moves the mark, so who is cut off goes on from there. The last chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -15,7 +15,8 @@ from cdc.addresses import KafkaAddress
 from cdc.position import Position
 from cdc.reader import Raw, read_range
 from cdc.topics import find_state
-from views.sinks.sink import Change, HistorySink, Mark, Refused, Sink, SinkKind, ViewShape
+from views.sinks.letters import Told, judged
+from views.sinks.sink import Change, HistorySink, Mark, Sink, SinkKind, ViewShape
 
 _NULL: Final = b"null"
 
@@ -65,6 +66,24 @@ def _row(told: msgspec.Raw) -> bytes | None:
     return None if row == _NULL else row
 
 
+@dataclass
+class Holding:
+    """The keys that dead letters hold, and what applications mean to them."""
+
+    keys: set[bytes]
+    told: list[Told] = field(default_factory=list)
+
+    def apply(self, sink: Sink, changes: Sequence[Change], mark: Mark, steps: Sequence[Mark] = ()) -> None:
+        refused = sink.apply(changes, mark, steps) if isinstance(sink, HistorySink) else sink.apply(changes, mark)
+        if not refused and not self.keys:
+            return
+        newest: dict[bytes, int] = {}
+        for each in changes:
+            newest[each.key] = max(each.version, newest.get(each.key, -1))
+        self.told += judged(refused, newest, self.keys)
+        self.keys |= {each.change.key for each in refused}
+
+
 def follow(
     sink: Sink,
     topic: ViewTopic,
@@ -72,29 +91,36 @@ def follow(
     target: Mark,
     rows_max: int,
     moved: Callable[[Mark], None] = lambda mark: None,
-) -> list[Refused]:
-    """From the one mark to the other. `moved` is told of each step, and may raise to end it there."""
+    held: Collection[bytes] = (),
+) -> list[Told]:
+    """From the one mark to the other. `moved` is told of each step, and may raise to end it there. `held` are the keys
+    that dead letters hold: those that the place takes after all are told, with what it refuses."""
+    holding = Holding(set(held))
     if isinstance(sink, HistorySink):
-        return _follow_every_version(sink, topic, mark, target, rows_max, moved)
-    refused: list[Refused] = []
+        return _follow_every_version(sink, topic, mark, target, rows_max, moved, holding)
     last: dict[bytes, Change] = {}
     for piece in topic.changes(mark.next_offset, target.next_offset):
         for each in piece:
             last[each.key] = each
         if len(last) >= rows_max:
             mark = msgspec.structs.replace(mark, next_offset=piece[-1].version + 1)
-            refused += sink.apply(list(last.values()), mark)
+            holding.apply(sink, list(last.values()), mark)
             last = {}
             moved(mark)
-    refused += sink.apply(list(last.values()), target)
+    holding.apply(sink, list(last.values()), target)
     moved(target)
-    return refused
+    return holding.told
 
 
 def _follow_every_version(
-    sink: HistorySink, topic: ViewTopic, mark: Mark, target: Mark, rows_max: int, moved: Callable[[Mark], None]
-) -> list[Refused]:
-    refused: list[Refused] = []
+    sink: HistorySink,
+    topic: ViewTopic,
+    mark: Mark,
+    target: Mark,
+    rows_max: int,
+    moved: Callable[[Mark], None],
+    holding: Holding,
+) -> list[Told]:
     held: list[Change] = []
     steps: list[Mark] = []
     for piece in topic.records(mark.next_offset, target.next_offset):
@@ -103,12 +129,12 @@ def _follow_every_version(
             step(steps, raw, target)
         if len(held) >= rows_max:
             mark = msgspec.structs.replace(mark, next_offset=held[-1].version + 1)
-            refused += sink.apply(held, mark, steps)
+            holding.apply(sink, held, mark, steps)
             held, steps = [], []
             moved(mark)
-    refused += sink.apply(held, target, steps)
+    holding.apply(sink, held, target, steps)
     moved(target)
-    return refused
+    return holding.told
 
 
 def step(steps: list[Mark], raw: Raw, target: Mark) -> None:
@@ -146,12 +172,13 @@ class FollowTask:
     mark: Mark
     target: Mark
     rows_max: int
+    held: frozenset[bytes] = frozenset()
 
-    def __call__(self, partition: Iterable[int]) -> Iterator[Refused]:
+    def __call__(self, partition: Iterable[int]) -> Iterator[Told]:
         for _ in partition:
             pass
         sink = self.kind.open(self.shape, self.generation)
         try:
-            yield from follow(sink, self.topic, self.mark, self.target, self.rows_max)
+            yield from follow(sink, self.topic, self.mark, self.target, self.rows_max, held=self.held)
         finally:
             sink.close()

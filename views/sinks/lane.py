@@ -6,23 +6,28 @@
 A lane has a thread of its own and is never waited for: a place that is slow, down or broken delays nobody. Where it is,
 the place itself says (`Sink.mark`); whatever was written before a failure is written again, which changes nothing. The
 hand-over needs no agreement: an epoch says which mark it continues from.
+
+The lane that is shown feeds the generation that readers use. Beside it may be others of the same view and place: one
+that is filled anew, or one that readers came from and may go back to. They are fed alike (`switching.py`).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from cdc.errors import HeadwaterError, SinkError, SinkUnavailable
-from views.sinks.following import FollowTask, ViewTopic, follow
+from views.sinks.following import FollowTask, Holding, ViewTopic, follow
 from views.sinks.inbox import Delivery, Inbox
-from views.sinks.sink import HistorySink, Mark, Refused, Sink, SinkKind, TendedSink, ViewShape
+from views.sinks.lane_status import LaneState, SinkStatus
+from views.sinks.letters import LetterBox, NoLetters, Taken, Told
+from views.sinks.sink import HistorySink, Mark, Sink, SinkKind, TendedSink, ViewShape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,32 +48,7 @@ class LaneLimits:
     """How often a place is asked whether it is still what it was."""
 
 
-class LaneState(StrEnum):
-    WAITING = "waiting"
-    """For the view's first publication."""
-    FILLING = "filling"
-    """A generation that readers do not use yet."""
-    FOLLOWING = "following"
-    RIDING = "riding"
-    DOWN = "down"
-    """The place cannot take anything; tried again."""
-    FAILED = "failed"
-    """It refuses; tried again, but a person should look."""
-
-
-class SinkStatus(msgspec.Struct, frozen=True):
-    view: str
-    sink: str
-    state: LaneState
-    generation: int = 0
-    mark: Mark | None = None
-    """What readers see includes everything up to it."""
-    target_offset: int = 0
-    """Of the view's topic: where it is to be."""
-    reason: str = ""
-    refused: int = 0
-    """Changes that the place would not take: dead letters."""
-    applied_at_us: int = 0
+__all__ = ["Lane", "LaneLimits", "LaneState", "SinkStatus"]
 
 
 class _Over(Exception):
@@ -84,16 +64,29 @@ class Lane:
         limits: LaneLimits,
         *,
         tell: Callable[[SinkStatus], None] = lambda status: None,
-        refuse: Callable[[ViewShape, str, list[Refused]], None] = lambda shape, sink, refused: None,
+        letters: LetterBox = NoLetters(),  # noqa: B008 - it has no state
         spark: SparkSession | None = None,
+        number: int | None = None,
+        next_number: Callable[[int], int] = lambda current: current + 1,
+        rest: Callable[[float], float] = lambda worked_s: 0.0,
     ) -> None:
-        self._kind, self.shape, self._topic, self._limits = kind, shape, topic, limits
-        self._tell, self._refuse, self._spark = tell, refuse, spark
+        """With a `number` it feeds that generation, which is not shown. `rest` says how long to pause after so many
+        seconds of filling, so that what readers use stays fresh."""
+        self.kind, self.shape, self._topic, self._limits = kind, shape, topic, limits
+        self._tell, self._letters, self._spark = tell, letters, spark
+        self._next_number, self._rest = next_number, rest
+        self.is_shown, self.number = number is None, number
+        self._writing = threading.RLock()
+        """Held while anything is written, and by who wants the place to stand still."""
+        self._held: dict[bytes, int] = {}
+        """The keys that open letters hold."""
+        self._untold: list[Told] = []
+        """What could not be told yet: the place's mark is past it, so nobody else knows."""
         self._inbox = Inbox(limits.queue_rows_max, limits.queue_epochs_max)
         self._stopping = threading.Event()
         self._mark: Mark | None = None
         self._target: Mark | None = None
-        self._written_at = self._checked_at = 0.0
+        self._written_at = self._checked_at = self._moved_at = 0.0
         self.status = SinkStatus(shape.view, kind.name, LaneState.WAITING)
         self._thread = threading.Thread(target=self._run, name=f"{shape.view}-{kind.name}", daemon=True)
         self._thread.start()
@@ -108,16 +101,57 @@ class Lane:
         self._thread.join(timeout_s)
 
     def drop(self) -> None:
-        """Removes what it wrote: the view is not wanted there any more."""
+        """Removes what it wrote: nobody wants it there any more."""
         self.stop()
-        generation = self._kind.current(self.shape.source, self.shape.view) or 1
-        for number in (generation, generation + 1):
-            sink = self._kind.open(self.shape, number)
-            try:
-                sink.drop()
-            finally:
-                sink.close()
-        self._kind.switch(self.shape.source, self.shape.view, None)
+        if not self.is_shown:
+            self._remove(self.number or 0)
+            return
+        current = self.kind.current(self.shape.source, self.shape.view)
+        for number in {current or 1, self.number or 1, self._next_number(current or 0)}:
+            self._remove(number)
+        self.kind.switch(self.shape.source, self.shape.view, None)
+
+    def _remove(self, number: int) -> None:
+        sink = self.kind.open(self.shape, number)
+        try:
+            sink.drop()
+        finally:
+            sink.close()
+        self._letters.forget(self.shape.view, self.kind.name, number)
+
+    # For who switches from one to another
+
+    @property
+    def mark(self) -> Mark | None:
+        """What its generation includes."""
+        return self._mark
+
+    @property
+    def target(self) -> Mark | None:
+        return self._target
+
+    @contextmanager
+    def standing_still(self, timeout_s: float) -> Iterator[None]:
+        """Nothing is written meanwhile. Raises SinkUnavailable when a write does not end in time."""
+        if not self._writing.acquire(timeout=timeout_s):
+            raise SinkUnavailable(
+                f"the {self.kind.name} of {self.shape.view} does not stand still",
+                detail=f"something is being written for more than {timeout_s:g} s",
+                hint=f"headwater views {self.shape.view}",
+            )
+        try:
+            yield
+        finally:
+            self._writing.release()
+
+    def show(self) -> None:
+        """Readers use its generation from now on."""
+        self.is_shown = True
+        self._say(self.status.state, self.status.reason)
+
+    def hide(self) -> None:
+        """Readers have left its generation, which is fed all the same."""
+        self.is_shown = False
 
     # One life after the other
 
@@ -130,10 +164,10 @@ class Lane:
             except _Over:
                 continue
             except SinkUnavailable as error:
-                self._say(LaneState.DOWN, _reason(error))
+                self._say(LaneState.DOWN, error.summary)
                 pause_s = max(pause_s, error.retry_after_s)
             except HeadwaterError as error:
-                self._say(LaneState.FAILED, _reason(error))
+                self._say(LaneState.FAILED, error.summary)
             except Exception as error:  # whatever it is, the other lanes go on
                 self._say(LaneState.FAILED, f"{type(error).__name__}: {error}")
             if time.monotonic() - began > self._limits.backoff_s_max:
@@ -144,18 +178,23 @@ class Lane:
     def _live(self) -> None:
         if self._target is None:
             self._target = self._next().mark
-        generation, sink = self._generation(self._target)
-        self.status = msgspec.structs.replace(self.status, generation=generation)
+        with self._writing:
+            generation, sink = self._generation(self._target)
+            self.number = generation
+            if generation != self.status.generation:
+                self.status, self._untold = msgspec.structs.replace(self.status, generation=generation), []
+            self._open_letters()
         try:
             self._catch_up(sink, generation)
             while True:
                 delivery = self._inbox.take(self._limits.check_s)
                 self._end_if_over()
-                if delivery is not None and self._kind.interval_s:
+                if delivery is not None and self.kind.interval_s:
                     delivery = self._gathered(delivery)
-                if delivery is not None:
-                    self._take(sink, generation, delivery)
-                self._check(sink)
+                with self._writing:
+                    if delivery is not None:
+                        self._take(sink, generation, delivery)
+                    self._check(sink)
         finally:
             sink.close()
 
@@ -174,15 +213,20 @@ class Lane:
 
     def _generation(self, target: Mark) -> tuple[int, Sink]:
         """The one that readers use, if it is of the view's present shape; else the next one, which is to be filled."""
-        current = self._kind.current(self.shape.source, self.shape.view)
+        if not self.is_shown:
+            return self._begun(self.number or 0, target)
+        current = self.kind.current(self.shape.source, self.shape.view)
         if current is not None:
-            sink = self._kind.open(self.shape, current)
+            sink = self.kind.open(self.shape, current)
             mark = sink.mark()
             if mark is None or _is_same(mark, target):
                 return current, self._ready(sink, mark, target)
             sink.close()
-        number = (current or 0) + 1
-        sink = self._kind.open(self.shape, number)
+        return self._begun(self._next_number(current or 0), target)
+
+    def _begun(self, number: int, target: Mark) -> tuple[int, Sink]:
+        """One that nobody reads yet: goes on where somebody left it, if it is of the view's present shape."""
+        sink = self.kind.open(self.shape, number)
         mark = sink.mark()
         if mark is None or not _is_same(mark, target):
             sink.drop()  # what somebody began and did not finish
@@ -216,22 +260,18 @@ class Lane:
     def _catch_up(self, sink: Sink, generation: int) -> None:
         """To the newest mark that is known, before any epoch is taken; then readers may come."""
         assert self._target is not None
-        is_shown = self._kind.current(self.shape.source, self.shape.view) == generation
-        self._follow(sink, generation, self._target, LaneState.FOLLOWING if is_shown else LaneState.FILLING)
-        if not is_shown:
+        is_read = self.kind.current(self.shape.source, self.shape.view) == generation
+        self._follow(sink, generation, self._target, LaneState.FOLLOWING if is_read else LaneState.FILLING)
+        if self.is_shown and not is_read:
             self._show(generation)
         self._say(LaneState.RIDING)
 
     def _show(self, generation: int) -> None:
         source, view = self.shape.source, self.shape.view
-        before = self._kind.current(source, view)
-        self._kind.switch(source, view, generation)
+        before = self.kind.current(source, view)
+        self.kind.switch(source, view, generation)
         if before is not None:
-            old = self._kind.open(self.shape, before)
-            try:
-                old.drop()
-            finally:
-                old.close()
+            self._remove(before)
 
     # Riding and following
 
@@ -246,18 +286,20 @@ class Lane:
             self._say(LaneState.RIDING)
             return
         fresh = [change for change in delivery.changes or () if change.version >= self._mark.next_offset]
-        is_due = not self._kind.interval_s and time.monotonic() - self._written_at >= self._limits.check_s
+        is_due = not self.kind.interval_s and time.monotonic() - self._written_at >= self._limits.check_s
         if is_due:
             self._require_kept(sink)
         if fresh or is_due:
-            self._told_off(sink.apply(fresh, delivery.mark))
+            holding = Holding(set(self._held))
+            holding.apply(sink, fresh, delivery.mark)
+            self._told_off(holding.told)
             self._written_at = time.monotonic()
         self._mark = delivery.mark
         self._say(LaneState.RIDING)
 
     def _gathered(self, delivery: Delivery) -> Delivery:
         """What came until the place is due again, as one stretch of the topic."""
-        due_s = self._written_at + self._kind.interval_s - time.monotonic()
+        due_s = self._written_at + self.kind.interval_s - time.monotonic()
         if self._stopping.wait(max(0.0, due_s)):
             raise _Over
         while (later := self._inbox.take(0)) is not None:
@@ -267,20 +309,26 @@ class Lane:
     def _follow(self, sink: Sink, generation: int, target: Mark, state: LaneState) -> None:
         assert self._mark is not None
         self._say(state)
-        rows_max = self._kind.rows_per_apply_max or self._limits.chunk_rows_max
+        rows_max = self.kind.rows_per_apply_max or self._limits.chunk_rows_max
+        records_max = self._limits.task_records_max if self.is_shown else self._limits.task_records_min
+        self._moved_at = time.monotonic()
         while self._spark is not None and target.next_offset - self._mark.next_offset >= self._limits.task_records_min:
-            end = min(target.next_offset, self._mark.next_offset + self._limits.task_records_max)
+            end = min(target.next_offset, self._mark.next_offset + records_max)
             until = target if end == target.next_offset else msgspec.structs.replace(self._mark, next_offset=end)
-            task = FollowTask(self._kind, self.shape, generation, self._topic, self._mark, until, rows_max)
+            held = frozenset(self._held)
+            task = FollowTask(self.kind, self.shape, generation, self._topic, self._mark, until, rows_max, held)
             self._told_off(self._spark.sparkContext.parallelize([0], 1).mapPartitions(task).collect())
             self._moved(until, state)
         moved: Callable[[Mark], None] = lambda mark: self._moved(mark, state)  # noqa: E731
-        self._told_off(follow(sink, self._topic, self._mark, target, rows_max, moved))
+        self._told_off(follow(sink, self._topic, self._mark, target, rows_max, moved, self._held))
         self._written_at = time.monotonic()
 
     def _moved(self, mark: Mark, state: LaneState) -> None:
         self._mark = mark
         self._say(state)
+        if state is LaneState.FILLING:
+            self._stopping.wait(self._rest(time.monotonic() - self._moved_at))
+            self._moved_at = time.monotonic()
         self._end_if_over()
 
     def _check(self, sink: Sink) -> None:
@@ -289,6 +337,9 @@ class Lane:
             return
         self._checked_at = time.monotonic()
         self._require_kept(sink)
+        self._tell_letters()
+        if self._held:  # a person may have closed some
+            self._look_at_letters()
         if isinstance(sink, TendedSink):
             sink.tend()
 
@@ -297,10 +348,33 @@ class Lane:
         if found is None or self._mark is None or found.next_offset < self._mark.next_offset:
             raise _Over
 
-    def _told_off(self, refused: list[Refused]) -> None:
-        if refused:
-            self._refuse(self.shape, self._kind.name, refused)
-            self.status = msgspec.structs.replace(self.status, refused=self.status.refused + len(refused))
+    def _told_off(self, told: list[Told]) -> None:
+        self._untold += told
+        refused = sum(not isinstance(each, Taken) for each in told)
+        self.status = msgspec.structs.replace(self.status, refused=self.status.refused + refused)
+        self._tell_letters()
+
+    def _tell_letters(self) -> None:
+        if not self._untold:
+            return
+        self._letters.tell(self.shape, self.kind.name, self.status.generation, self._untold)
+        for each in self._untold:
+            if isinstance(each, Taken):
+                self._held.pop(each.key, None)
+            else:
+                self._held[each.change.key] = each.change.version
+        self._untold = []
+
+    def _open_letters(self) -> None:
+        """Which keys are held; none of a place that is filled from the beginning, where every row is judged anew."""
+        assert self._target is not None
+        self._tell_letters()
+        if self._mark == _beginning(self._target):
+            self._letters.forget(self.shape.view, self.kind.name, self.status.generation)
+        self._look_at_letters()
+
+    def _look_at_letters(self) -> None:
+        self._held = self._letters.held(self.shape.view, self.kind.name, self.status.generation)
 
     def _say(self, state: LaneState, reason: str = "") -> None:
         current = self.status
@@ -310,9 +384,12 @@ class Lane:
             mark=self._mark if state is not LaneState.FILLING else None,
             target_offset=self._target.next_offset if self._target else 0,
             reason=reason,
+            incomplete=len(self._held),
             applied_at_us=time.time_ns() // 1000,
+            next_offset=self._mark.next_offset if self._mark else 0,
         )
-        self._tell(self.status)
+        if self.is_shown:
+            self._tell(self.status)
 
 
 def _is_same(mark: Mark, target: Mark) -> bool:
@@ -322,7 +399,3 @@ def _is_same(mark: Mark, target: Mark) -> bool:
 def _beginning(target: Mark) -> Mark:
     """Of a place that has nothing yet."""
     return Mark(target.topic_id, target.since, target.since)
-
-
-def _reason(error: HeadwaterError) -> str:
-    return f"{error.fact}: {error.detail}" if error.detail else error.fact

@@ -11,12 +11,13 @@ itself: a place that was emptied behind our back has none, and is filled again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 
+from cdc.errors import SinkUnavailable
 from views.plan import Field
 
 
@@ -90,9 +91,30 @@ class Sink(ABC):
         afterwards: it must not claim what it lost.
         """
 
+    def again(self, changes: Sequence[Change]) -> list[Refused]:
+        """Writes changes that it refused before, and moves no mark: safe beside the lane that keeps the place, because
+        newer wins. Raises SinkUnavailable for a place that is empty: it is being filled, with these as well."""
+        mark = self.mark()
+        if mark is None:
+            raise SinkUnavailable("the place is empty", hint="headwater views: it is being filled")
+        return self.apply(changes, mark)
+
     @abstractmethod
     def rows(self) -> Iterator[bytes]:
         """Every row as JSON, in any order: what `verify` compares."""
+
+    @abstractmethod
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The rows of these keys, as readers find them; a key without a row is left out. For some hundreds of keys."""
+
+    def remembered(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+        """What it still knows of rows that are gone or were replaced: tombstones of these keys, and, where it keeps
+        versions, those of the keys and those that are theirs."""
+        return 0
+
+    def forget(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+        """Forgets that; how many there were. Only once the place includes the end of those rows."""
+        return 0
 
     @abstractmethod
     def drop(self) -> None:

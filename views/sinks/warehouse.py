@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,7 +28,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc.archive_delta import Commit, DeltaFolder, Snapshot, remove_folder
+from cdc.archive_delta import Commit, DeltaFolder, Snapshot, quoted, remove_folder
 from cdc.errors import SinkError, SinkUnavailable
 from views.json_rows import json_rows
 from views.plan import Field
@@ -40,6 +40,7 @@ from views.sinks.warehouse_types import GONE, VERSION, Layout, decoded_name
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
+VERSIONS_PER_DELETE: Final = 1_000
 HISTORY, CURRENT, LIVE = "history", "current", "live"
 KEY_PROPERTY: Final = "headwater.key"
 """The key's columns, as JSON, in the properties of both tables: what readers need to order versions."""
@@ -141,6 +142,60 @@ class WarehouseSink(HistorySink):
         for batch in _dataset(self._looked(self._current)).to_batches(columns=[field.name for field in fields]):
             yield from json_rows(original, pa.Table.from_batches([batch]).rename_columns(named)).to_pylist()
 
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Files whose least and greatest key leave no room for them are not opened, unless the key is text."""
+        if not keys:
+            return {}
+        wanted, changes = set(keys), [Change(key, None, number) for number, key in enumerate(keys)]
+        asked, _ = self._parser.parse(changes, [Mark("", 0)])
+        fields = [Field(column.field.name, column.stored) for column in self._layout.columns]
+        columns, among = [column.name for column in self._layout.columns], _among(self._layout.key, asked)
+        table = _dataset(self._looked(self._current))
+        if any(_is_text(asked.schema.field(name).type) for name in self._layout.key):
+            # delta-rs gives the least and greatest text of a file as string views, which Arrow cannot compare.
+            pieces = (pa.Table.from_batches([batch]) for batch in table.to_batches(columns=columns))
+            empty = pa.schema([table.schema.field(name) for name in columns]).empty_table()
+            found = pa.concat_tables([empty, *(piece.filter(among) for piece in pieces)])
+        else:
+            found = table.to_table(columns=columns, filter=among)
+        rows = json_rows(fields, found.rename_columns([field.name for field in fields])).to_pylist()
+        return {key: row for row in rows if (key := self._key_of(row)) in wanted}
+
+    def _key_of(self, row: bytes) -> bytes:
+        values = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
+        return msgspec.json.encode({name: values[name] for name in self._shape.key})
+
+    def remembered(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+        return len(self._versions(keys, is_theirs))
+
+    def forget(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+        """Versions leave the history with their files, and the current rows' old files go. A reader that is under way
+        may miss them."""
+        found = self._versions(keys, is_theirs)
+        for start in range(0, len(found), VERSIONS_PER_DELETE):
+            part = ", ".join(map(str, found[start : start + VERSIONS_PER_DELETE]))
+            self._history.erase(f"{quoted(VERSION)} IN ({part})")
+        if found:
+            self._current.purge()
+        return len(found)
+
+    def _versions(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> list[int]:
+        """All of the keys; of others those that are theirs, but not the newest: that is what the view says today."""
+        wanted, theirs = set(keys), dict[int, bytes]()
+        newest: dict[bytes, int] = {}
+        fields = [Field(column.field.name, column.stored) for column in self._layout.columns]
+        names = [column.name for column in self._layout.columns]
+        found = self._history.look()
+        for batch in _dataset(found).to_batches(columns=[*names, VERSION]) if found is not None else ():
+            table = pa.Table.from_batches([batch])
+            rows = json_rows(fields, table.select(names).rename_columns([field.name for field in fields])).to_pylist()
+            for row, version in zip(rows, table[VERSION].to_pylist(), strict=True):
+                key = self._key_of(row)
+                newest[key] = max(version, newest.get(key, -1))
+                if key in wanted or is_theirs(row):
+                    theirs[version] = key
+        return sorted(version for version, key in theirs.items() if key in wanted or newest[key] != version)
+
     def drop(self) -> None:
         remove_folder(self._folder)
 
@@ -232,6 +287,22 @@ def live_generation(folder: Path) -> int | None:
         return int((folder / LIVE).read_text())
     except FileNotFoundError:
         return None
+
+
+def _among(columns: Sequence[str], keys: pa.Table) -> pc.Expression | None:
+    """Rows that may have one of the keys: each column by itself, so there may be others."""
+    found: pc.Expression | None = None
+    for name in columns:
+        values = keys[name].combine_chunks()
+        one = pc.field(name).isin(values.drop_null())
+        one = one | pc.field(name).is_null() if values.null_count else one
+        found = one if found is None else found & one
+    return found
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    plain = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(plain or kind in (pa.string_view(), pa.binary_view()))
 
 
 def _is_good(found: Snapshot | None) -> bool:

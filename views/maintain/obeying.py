@@ -1,0 +1,275 @@
+"""What people ask of the views that are kept: rebuild, switch, go back, pause. Each order is answered in the book.
+
+An order that was cut off is obeyed again, so each is either safe to repeat or written down, with what it decided,
+before it is acted on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from cdc.errors import HeadwaterError, ViewError
+from views.generation import GenerationState
+from views.maintain.book import Held
+from views.maintain.booking import BookKeeper
+from views.maintain.orders import Answer, Order, Orders, Verb
+from views.maintain.rebuilding import Rebuilder
+from views.maintain.sinking import Sinking
+from views.rebuild import Origin, Rebuild, RebuildState, Stage, first_stage
+from views.sinks.lane import LaneState
+
+POLL_S: Final = 0.1
+ROLLBACK: Final = "rollback"
+
+
+class Obeying:
+    """On a thread of its own, with the rebuilds."""
+
+    def __init__(
+        self,
+        orders: Orders,
+        keeper: BookKeeper,
+        rebuilder: Rebuilder,
+        hold_views: Callable[[Collection[str], str], None] = lambda views, reason: None,
+        release_views: Callable[[Collection[str]], None] = lambda views: None,
+    ) -> None:
+        self._orders, self._keeper, self._rebuilder = orders, keeper, rebuilder
+        self._sinking: Sinking = rebuilder.sinking
+        self._hold_views, self._release_views = hold_views, release_views
+        self._sinking.highest = self._highest
+        for held in keeper.book.held:
+            if held.sink:
+                self._sinking.hold(held.view, held.sink, why(held))
+
+    def _highest(self, view: str, sink: str) -> int:
+        return self._keeper.book.highest(view, sink)
+
+    def run(self, stop: threading.Event) -> None:
+        try:
+            while not stop.is_set():
+                self.look()
+                stop.wait(POLL_S)
+        finally:
+            self._rebuilder.close()
+
+    def look(self) -> None:
+        with self._keeper.lock:
+            for file, order in self._orders.waiting():
+                if order is not None and self._keeper.book.answer(order.id) is None:
+                    answer = self._answered(order)  # which changes the book
+                    self._keeper.keep(self._keeper.book.with_answer(answer))
+                file.unlink(missing_ok=True)
+            self._rebuilder.look()
+            self._keeper.note()
+
+    def _answered(self, order: Order) -> Answer:
+        verbs: Mapping[Verb, Callable[[Order], str]] = {
+            Verb.REBUILD: self._rebuild,
+            Verb.PAUSE: self._pause,
+            Verb.RESUME: self._resume,
+            Verb.CANCEL: self._cancel,
+            Verb.SWITCH: self._switch,
+            Verb.ROLLBACK: self._roll_back,
+            Verb.RETIRE: self._retire,
+            Verb.HOLD: self._hold,
+            Verb.RELEASE: self._release,
+        }
+        try:
+            fact = verbs[order.verb](order)
+        except HeadwaterError as error:
+            return Answer(order.id, False, error.fact, error.detail, error.hint, time.time())
+        return Answer(order.id, True, fact, at_s=time.time())
+
+    # Rebuilds
+
+    def _rebuild(self, order: Order) -> str:
+        if self._keeper.book.rebuild(order.id) is not None:
+            return f"rebuild {order.id} is under way"
+        shown = self._sinking.shown(order.view, order.sink)
+        if shown is None or shown.number is None or shown.status.state in (LaneState.WAITING, LaneState.FILLING):
+            raise ViewError(
+                f"the {order.sink} of {order.view} is not kept yet",
+                detail="there is nothing that could be rebuilt",
+                hint=f"headwater views {order.view}",
+            )
+        if not shown.kind.holds_rows:
+            raise ViewError(
+                f"the {order.sink} of {order.view} holds no rows", hint=f"headwater rebuild {order.view} --sink search"
+            )
+        known = self._keeper.book.under_way(order.view, order.sink)
+        if known is not None:
+            raise ViewError(
+                f"the {order.sink} of {order.view} is being rebuilt already",
+                detail=f"rebuild {known.id}: {known.stage}, {known.state}",
+                hint=f"headwater rebuild --cancel {known.id}",
+            )
+        number = max(shown.number, self._keeper.book.highest(order.view, order.sink)) + 1
+        stage = first_stage(order.origin)
+        began = {stage: time.time()}
+        self._keeper.put(
+            Rebuild(
+                order.id,
+                order.view,
+                order.sink,
+                number,
+                order.origin,
+                order.at_s,
+                order.by,
+                stage,
+                switches=order.switches,
+                applied_at_s=order.applied_at_s,
+                began=began,
+            )
+        )
+        self._keeper.flush()
+        return f"rebuild {order.id} of the {order.sink} of {order.view} has begun: generation {number}"
+
+    def _under_way(self, order: Order) -> Rebuild:
+        rebuild = self._keeper.book.rebuild(order.rebuild)
+        if rebuild is None or rebuild.is_over:
+            raise ViewError(
+                f"no rebuild {order.rebuild} is under way",
+                detail=f"it is {rebuild.state}" if rebuild else "",
+                hint="headwater rebuild --list",
+            )
+        return rebuild
+
+    def _pause(self, order: Order) -> str:
+        rebuild = self._under_way(order)
+        self._keeper.put(msgspec.structs.replace(rebuild, state=RebuildState.PAUSED))
+        self._keeper.flush()
+        self._sinking.leave(rebuild.view, rebuild.sink, rebuild.number)
+        return f"rebuild {rebuild.id} is paused"
+
+    def _resume(self, order: Order) -> str:
+        rebuild = self._under_way(order)
+        is_ready = rebuild.stage is Stage.SWITCH and not rebuild.switches
+        state = RebuildState.READY if is_ready else RebuildState.RUNNING
+        self._keeper.put(msgspec.structs.replace(rebuild, state=state))
+        self._keeper.flush()
+        return f"rebuild {rebuild.id} goes on"
+
+    def _cancel(self, order: Order) -> str:
+        rebuild = self._under_way(order)
+        self._rebuilder.cancel(rebuild)
+        return f"rebuild {rebuild.id} is cancelled; no reader has seen it"
+
+    # Switching
+
+    def _switch(self, order: Order) -> str:
+        book = self._keeper.book
+        found = [
+            each
+            for each in book.rebuilds
+            if each.view == order.view and order.sink in ("", each.sink) and each.state is RebuildState.READY
+        ]
+        if not found:
+            raise ViewError(
+                f"no rebuild of {order.view} waits for a switch",
+                detail="one that is verified, and was asked to wait",
+                hint=f"headwater rebuild {order.view} --no-switch",
+            )
+        for each in found:
+            self._rebuilder.switch(msgspec.structs.replace(each, state=RebuildState.RUNNING))
+        return ", ".join(f"readers of the {each.sink} use generation {each.number}" for each in found)
+
+    def _roll_back(self, order: Order) -> str:
+        """What it goes back to is written down first: obeyed twice, it does not go there and back."""
+        book = self._keeper.book
+        if any(each.id.startswith(f"{order.id}-") for each in book.rebuilds):
+            return f"readers of {order.view} go back"  # it was begun, and is tried until it is done
+        for each in self._back(order):
+            self._keeper.put(each)
+            self._keeper.flush()
+            self._gone_back(each)
+        found = [each for each in self._keeper.book.rebuilds if each.id.startswith(f"{order.id}-")]
+        return ", ".join(f"readers of the {each.sink} use generation {each.number} again" for each in found)
+
+    def _gone_back(self, back: Rebuild) -> None:
+        try:
+            self._rebuilder.switch(back)
+        except HeadwaterError as error:
+            self._keeper.end(msgspec.structs.replace(back, reason=error.fact), RebuildState.FAILED)
+            raise
+
+    def _back(self, order: Order) -> list[Rebuild]:
+        book = self._keeper.book
+        all_ = sorted({each.sink for each in book.generations if each.view == order.view})
+        sinks = [order.sink] if order.sink else all_
+        found = [standby for sink in sinks if (standby := book.standby(order.view, sink)) is not None]
+        if not found:
+            raise ViewError(
+                f"{order.view} has no generation to go back to",
+                detail="one that readers left, and that is still kept fed",
+                hint=f"headwater generations {order.view}",
+            )
+        now = time.time()
+        return [
+            Rebuild(
+                f"{order.id}-{each.sink}",
+                each.view,
+                each.sink,
+                each.number,
+                Origin.TOPIC,
+                order.at_s,
+                order.by,
+                Stage.SWITCH,
+                began={Stage.SWITCH: now},
+                reason=ROLLBACK,
+            )
+            for each in found
+        ]
+
+    def _retire(self, order: Order) -> str:
+        generation = self._keeper.book.generation(order.view, order.sink, order.number or 0)
+        if generation is None or generation.state is not GenerationState.STANDBY:
+            raise ViewError(
+                f"generation {order.number} of the {order.sink} of {order.view} is no standby",
+                detail=f"it is {generation.state}" if generation else "it is not known",
+                hint=f"headwater generations {order.view}",
+            )
+        self._rebuilder.retire(generation, "somebody asked for it")
+        return f"generation {order.number} of the {order.sink} of {order.view} is removed"
+
+    # Pausing
+
+    def _hold(self, order: Order) -> str:
+        held = [Held(view, order.sink, order.by, order.at_s) for view in order.views]
+        if not order.sink:
+            self._hold_views(order.views, why(held[0]))
+        elif self._sinking.shown(order.view, order.sink) is None and not self._is_held(order):
+            raise ViewError(f"{order.view} has no {order.sink} that is fed", hint=f"headwater views {order.view}")
+        self._keeper.keep(self._keeper.book.with_held([*self._others(order), *held]))
+        if order.sink:
+            self._sinking.hold(order.view, order.sink, why(held[0]))
+        return f"{_named(order)} is paused; readers see it as it is now"
+
+    def _release(self, order: Order) -> str:
+        if not self._is_held(order):
+            raise ViewError(f"{_named(order)} is not paused", hint=f"headwater views {order.view}")
+        self._keeper.keep(self._keeper.book.with_held(self._others(order)))
+        if order.sink:
+            self._sinking.release(order.view, order.sink)
+        else:
+            self._release_views(order.views)
+        return f"{_named(order)} goes on from where it is"
+
+    def _is_held(self, order: Order) -> bool:
+        return all(self._keeper.book.is_held(view, order.sink) for view in order.views)
+
+    def _others(self, order: Order) -> list[Held]:
+        named = {(view, order.sink) for view in order.views}
+        return [each for each in self._keeper.book.held if (each.view, each.sink) not in named]
+
+
+def _named(order: Order) -> str:
+    return f"the {order.sink} of {order.view}" if order.sink else " and ".join(order.views)
+
+
+def why(held: Held) -> str:
+    return f"paused by {held.by}" if held.by else "paused"

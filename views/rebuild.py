@@ -1,0 +1,159 @@
+"""A rebuild: the stages in which a view's rows are written anew in one place, explained first, then gone through.
+
+    compute ─▶ fill ─▶ catch up ─▶ verify ─▶ switch ─▶ done
+
+`compute` is left out when the rows are taken from the view's own compacted log, and `switch` waits for a person when
+they asked for that. Values only: views/maintain/rebuilding.py goes through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+
+class Origin(StrEnum):
+    """Where the rows come from."""
+
+    TOPIC = "topic"
+    """The view's own log, compacted: its rows as they were computed. The fastest."""
+    LOG = "log"
+    """The view is computed anew from the change log, archive and Kafka, beside the one that is read."""
+    SNAPSHOT = "snapshot"
+    """The same from rows that are read from the source anew, for when the log cannot serve."""
+
+
+class Stage(StrEnum):
+    COMPUTE = "compute"
+    FILL = "fill"
+    CATCH_UP = "catch up"
+    VERIFY = "verify"
+    SWITCH = "switch"
+    DONE = "done"
+
+
+STAGES: Final = tuple(Stage)
+
+
+class RebuildState(StrEnum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    READY = "ready"
+    """Verified: waits for somebody to switch."""
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+OVER: Final = frozenset({RebuildState.DONE, RebuildState.CANCELLED, RebuildState.FAILED})
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What verification said of a generation."""
+
+    is_equal: bool
+    rows: int = 0
+    different: int = 0
+    lsn: str = ""
+    detail: str = ""
+
+
+class Rebuild(msgspec.Struct, frozen=True):
+    id: str
+    view: str
+    sink: str
+    number: int
+    """The generation that it makes."""
+    origin: Origin
+    asked_at_s: float
+    asked_by: str = ""
+    stage: Stage = Stage.FILL
+    state: RebuildState = RebuildState.RUNNING
+    switches: bool = True
+    """By itself, once it is verified."""
+    applied_at_s: float = 0.0
+    """Of the view's application that computes it anew."""
+    began: dict[Stage, float] = {}
+    """When each stage began."""
+    done: int = 0
+    total: int = 0
+    """Records of the stage that is under way."""
+    rows_per_s: float = 0.0
+    checked: Checked | None = None
+    replaces: int | None = None
+    """The generation that readers came from."""
+    ended_at_s: float | None = None
+    reason: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
+
+    @property
+    def left_s(self) -> float | None:
+        """Of the stage under way, at the pace so far."""
+        if self.is_over or self.rows_per_s <= 0 or self.total <= self.done:
+            return None
+        return (self.total - self.done) / self.rows_per_s
+
+
+def first_stage(origin: Origin) -> Stage:
+    return Stage.FILL if origin is Origin.TOPIC else Stage.COMPUTE
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a plan rests on."""
+
+    rows: int
+    topic_records: int
+    log_records: int
+    log_bytes: int
+    rows_per_s: float
+    """Of filling this sink, as it was last measured here or, before that, assumed."""
+    log_records_per_s: float
+    is_measured: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    stage: Stage
+    text: str
+    takes_s: float | None = None
+
+
+def explain(view: str, sink: str, origin: Origin, sizes: Sizes, *, switches: bool, keep_s: float) -> tuple[Step, ...]:
+    """What will happen, in order, before anything does."""
+    says: Mapping[Stage, Step] = {
+        Stage.COMPUTE: Step(
+            Stage.COMPUTE,
+            f"compute {view} anew beside the one that is kept: {_read(origin, sizes)}",
+            sizes.log_records / sizes.log_records_per_s if sizes.log_records_per_s else None,
+        ),
+        Stage.FILL: Step(
+            Stage.FILL,
+            f"write {sizes.rows:,} rows into a new generation of the {sink}, from the view's log of"
+            f" {sizes.topic_records:,} records",
+            sizes.topic_records / sizes.rows_per_s if sizes.rows_per_s else None,
+        ),
+        Stage.CATCH_UP: Step(Stage.CATCH_UP, "feed it with what has changed meanwhile, and from then on"),
+        Stage.VERIFY: Step(Stage.VERIFY, "compare every row with the view, and the view with its SQL in Postgres"),
+        Stage.SWITCH: Step(
+            Stage.SWITCH,
+            "switch readers over in one step" if switches else f"wait for `headwater switch {view} --sink {sink}`",
+        ),
+        Stage.DONE: Step(
+            Stage.DONE, f"keep the old generation fed for {keep_s / 3600:g} h, for `headwater rollback {view}`"
+        ),
+    }
+    return tuple(says[stage] for stage in STAGES[STAGES.index(first_stage(origin)) :])
+
+
+def _read(origin: Origin, sizes: Sizes) -> str:
+    if origin is Origin.SNAPSHOT:
+        return "its tables are read from the source anew"
+    return f"{sizes.log_records:,} records of the change log, about {sizes.log_bytes / 1e6:,.0f} MB"

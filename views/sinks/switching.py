@@ -1,0 +1,48 @@
+"""Readers go over from one generation to another, and never back in time.
+
+    the shown lane stands still at m ─▶ the other includes m ─▶ the place's pointer moves, in one step ─▶ both go on
+
+Whatever an answer included before the switch, answers after it include, too. The lane that was left is fed as before,
+so going back is the same, the other way round.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from cdc.errors import SinkUnavailable
+from views.sinks.lane import Lane, LaneState
+from views.sinks.sink import Mark
+
+STILL_S_MAX: Final = 5.0
+"""How long what readers use may stand still: it costs them freshness."""
+_POLL_S: Final = 0.005
+
+
+def switch(shown: Lane, other: Lane, timeout_s: float = STILL_S_MAX) -> None:
+    """Raises SinkUnavailable, and leaves everything as it was, when the two do not meet in time."""
+    with shown.standing_still(timeout_s):
+        _wait(other, shown.mark, timeout_s)
+        with other.standing_still(timeout_s):
+            shown.kind.switch(shown.shape.source, shown.shape.view, other.number)
+            shown.hide()
+            other.show()
+
+
+def _wait(lane: Lane, mark: Mark | None, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not _includes(lane, mark):
+        if time.monotonic() > deadline:
+            raise SinkUnavailable(
+                f"generation {lane.number} of the {lane.kind.name} of {lane.shape.view} is behind",
+                detail=lane.status.reason or f"it is {lane.status.state}",
+                hint=f"headwater generations {lane.shape.view}",
+            )
+        time.sleep(_POLL_S)
+
+
+def _includes(lane: Lane, mark: Mark | None) -> bool:
+    if lane.status.state is not LaneState.RIDING or lane.mark is None:
+        return False
+    return mark is None or (lane.mark.since == mark.since and lane.mark.next_offset >= mark.next_offset)
