@@ -112,6 +112,19 @@ class Book:
                     rows[saved.id] = before
         return rows
 
+    def resume(self, at: Position) -> bool:
+        """`advance` goes on from a position whose searches are known; False where the log does not reach back to it."""
+        low, _ = ChangeLog(self.kafka, self.source).bounds()
+        if at.era < low.era or (at.era == low.era and at.offset < low.offset):
+            return False
+        self._read_to, self._ahead, self._gathering = at, deque(), Gathering()
+        return True
+
+    @property
+    def settled(self) -> Position | None:
+        """The position up to which every search was handed out by `advance`; None while some are ahead of it."""
+        return None if self._ahead else self._read_to
+
     def advance(self, to: int) -> Iterator[tuple[int, Row | None]]:
         """What comes into force before an epoch that ends there: a search by its id, None where it is gone."""
         assert self._read_to is not None

@@ -5,6 +5,7 @@ Numbers become visible in their order (outbox.py): who has read up to one and as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, LiteralString
@@ -25,6 +26,13 @@ _NEWS: Final[LiteralString] = """
     from headwater.outbox o left join headwater.subscriptions s on s.id = o.subscription_id
 """
 _AFTER: Final = f"{_NEWS} where o.owner = %s and o.sequence > %s order by o.sequence limit %s"
+_NEWEST: Final = f"{_NEWS} where o.owner = %s and o.sequence < %s order by o.sequence desc limit %s"
+_OF_SEARCH: Final = f"{_NEWS} where o.owner = %s and o.subscription_id = %s order by o.sequence desc limit %s"
+_TALLIES: Final = """
+    select subscription_id, count(*), max(recorded_at) from headwater.outbox
+    where owner = %s and recorded_at >= %s group by subscription_id
+"""
+_LAST: Final = "select owner, last_sequence from headwater.owners where owner = any(%s)"
 _OF_ITEM: Final = f"{_NEWS} where o.subscription_id = %s and o.key_hash = %s order by o.sequence desc limit %s"
 _SAID: Final = """
     select body::text from headwater.notifications
@@ -55,6 +63,26 @@ class News:
 def after(conn: psycopg.Connection, owner: str, sequence: int = 0, most: int = ROWS_MAX) -> list[News]:
     """The owner's news with greater numbers, oldest first."""
     return conn.cursor(row_factory=class_row(News)).execute(_AFTER, [owner, sequence, min(most, ROWS_MAX)]).fetchall()
+
+
+def newest(conn: psycopg.Connection, owner: str, before: int, most: int) -> list[News]:
+    """The owner's news with lesser numbers, newest first."""
+    return conn.cursor(row_factory=class_row(News)).execute(_NEWEST, [owner, before, min(most, ROWS_MAX)]).fetchall()
+
+
+def of_search(conn: psycopg.Connection, owner: str, subscription_id: int, most: int = ITEM_ROWS_MAX) -> list[News]:
+    """The last news of one saved search, newest first."""
+    return conn.cursor(row_factory=class_row(News)).execute(_OF_SEARCH, [owner, subscription_id, most]).fetchall()
+
+
+def tallies(conn: psycopg.Connection, owner: str, since: datetime) -> dict[int, tuple[int, datetime]]:
+    """By saved search: how much it told since then, and when last."""
+    return {id_: (count, last_at) for id_, count, last_at in conn.execute(_TALLIES, [owner, since])}
+
+
+def last_sequences(conn: psycopg.Connection, owners: Sequence[str]) -> dict[str, int]:
+    """The newest number of each: one question for all who wait."""
+    return dict(conn.execute(_LAST, [list(owners)]).fetchall())
 
 
 def of_item(conn: psycopg.Connection, subscription_id: int, hash_: bytes, most: int = ITEM_ROWS_MAX) -> list[News]:

@@ -23,6 +23,7 @@ from alerts.grouping import Decision, Draft, Knowledge, Pending, Target, decide
 from alerts.messages import body
 from alerts.posting import Posting, post
 from alerts.store import by_ids
+from cdc.failpoints import reached
 
 LONGEST_DAY: Final = timedelta(hours=49)
 """A local day, where one was ever repeated."""
@@ -35,7 +36,7 @@ _DUE_OWNERS: Final = """
             where told_at is null and dropped_reason is null and due_at <= %(now)s
             order by due_at limit %(rows)s
         ) d)
-    order by o.owner limit %(owners)s
+    order by o.owner collate "C" limit %(owners)s
     for no key update skip locked
 """
 # What is due, and what else is pending of the same changes: it is told with them.
@@ -103,6 +104,8 @@ def notify(conn: psycopg.Connection, pace: Pace = DEFAULT_PACE, clock: Clock = s
     with conn.transaction():
         owners = [owner for (owner,) in conn.execute(_DUE_OWNERS, limits)]
         rounds = [_notify_owner(conn, owner, pace, now) for owner in owners]
+    if owners:
+        reached("notified")
     return Round(len(owners), *(sum(column) for column in zip(*(each[1:] for each in rounds), strict=True)))
 
 
@@ -119,7 +122,8 @@ def _notify_owner(conn: psycopg.Connection, owner: str, pace: Pace, now: datetim
     rows = conn.cursor(row_factory=class_row(Pending)).execute(_ROWS, asked).fetchall()
     known = _knowledge(conn, owner, rows, pace, now)
     decision = decide(rows, known, now)
-    for draft in decision.drafts:
+    # Endpoints are locked in the order of their names (alerts/delivery/turns.py), the owners' are by the statement.
+    for draft in sorted(decision.drafts, key=lambda draft: (draft.target.channel, draft.target.target)):
         _write(conn, owner, draft, known, pace, now)
     _settle(conn, decision)
     told = sum(len(draft.rows) for draft in decision.drafts)
@@ -156,7 +160,9 @@ def _write(conn: psycopg.Connection, owner: str, draft: Draft, known: Knowledge,
     to = draft.target
     posting = Posting(owner, to.channel, to.target, draft.subscription_ids, first, last, len(draft.rows))
     posted = post(conn, posting, made, pace.base_url, now)
+    reached("posted")
     conn.execute(_TELL, [now, posted.notification, [row.id for row in draft.rows]])
+    reached("told")
 
 
 def _settle(conn: psycopg.Connection, decision: Decision) -> None:

@@ -3,9 +3,11 @@
     matches of one view before an offset ─▶ record ─▶ rows and the view's mark, in one transaction
 
 The mark lies beside the rows and moves with them: what is recorded again from before the mark does nothing, and what
-was cut off left neither rows nor mark. Owners are locked in the order of their names: views that are recorded at once
-wait for each other, and never for ever. A number of an owner's sequence is taken under that lock, so who reads up to
-one has read all before it.
+was cut off left neither rows nor mark. It is a view's and never goes back, also when old rows were forgotten; the mark
+of alert_places is a generation's, and begins anew with a place that is filled again.
+
+Owners are locked in the order of their names: views that are recorded at once wait for each other, and never for ever.
+A number of an owner's sequence is taken under that lock, so who reads up to one has read all before it.
 """
 
 from __future__ import annotations
@@ -65,9 +67,9 @@ _TOLD: Final = """
     join unnest(%s::bigint[], %s::bytea[]) n (subscription_id, key_hash) using (subscription_id, key_hash)
 """
 _TELL: Final = """
-    insert into headwater.told_values (subscription_id, key_hash, value)
-    select * from unnest(%s::bigint[], %s::bytea[], %s::numeric[])
-    on conflict (subscription_id, key_hash) do update set value = excluded.value
+    insert into headwater.told_values (subscription_id, key_hash, value, told_at)
+    select n.*, %s from unnest(%s::bigint[], %s::bytea[], %s::numeric[]) n
+    on conflict (subscription_id, key_hash) do update set value = excluded.value, told_at = excluded.told_at
 """
 
 
@@ -169,7 +171,7 @@ def _write(conn: psycopg.Connection, view: str, matches: Sequence[Match], now: d
     sequences = _lock_owners(conn, ids)
     searches = {id_: s for id_, s in by_ids(conn, ids).items() if s.wish.view == view and s.silence(now) is None}
     wanted = [m for m in matches if (s := searches.get(m.subscription_id)) and m.event in s.wish.events]
-    rows = _worth_telling(conn, _unknown(conn, wanted), searches)
+    rows = _worth_telling(conn, _unknown(conn, wanted), searches, now)
     due = cache(lambda id_: first_due(searches[id_].wish, now))
     with conn.cursor() as cursor:
         cursor.executemany(
@@ -197,7 +199,7 @@ def _unknown(conn: psycopg.Connection, matches: Sequence[Match]) -> list[Match]:
 
 
 def _worth_telling(
-    conn: psycopg.Connection, matches: Sequence[Match], searches: Mapping[int, SavedSearch]
+    conn: psycopg.Connection, matches: Sequence[Match], searches: Mapping[int, SavedSearch], now: datetime
 ) -> list[_Row]:
     told = _told(conn, {match.item for match in matches})
     rows, changed = list[_Row](), dict[Item, Decimal]()
@@ -208,7 +210,7 @@ def _worth_telling(
         rows += [_Row(match, verdict.reasons[match.event]) for match in together if match.event in verdict.reasons]
         if verdict.told is not None and verdict.told != told.get(item):
             told[item] = changed[item] = verdict.told
-    _tell(conn, changed)
+    _tell(conn, changed, now)
     return rows
 
 
@@ -226,9 +228,10 @@ def _told(conn: psycopg.Connection, items: set[Item]) -> dict[Item, Decimal]:
     return {(id_, bytes(hash_)): value for id_, hash_, value in rows}
 
 
-def _tell(conn: psycopg.Connection, changed: Mapping[Item, Decimal]) -> None:
+def _tell(conn: psycopg.Connection, changed: Mapping[Item, Decimal], now: datetime) -> None:
     if changed:
-        conn.execute(_TELL, [[id_ for id_, _ in changed], [h for _, h in changed], list(changed.values())])
+        ids, hashes = zip(*changed, strict=True)
+        conn.execute(_TELL, [now, list(ids), list(hashes), list(changed.values())])
 
 
 def _values(

@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 import psycopg
 
+from alerts.delivery.turns import DUE
+
 _NEXT: Final = """
     update headwater.owners set last_notification = last_notification + 1 where owner = %s returning last_notification
 """
@@ -21,10 +23,6 @@ _NOTIFICATION: Final = """
     insert into headwater.notifications (id, owner, sequence, channel, target, subscription_ids, first_sequence,
         last_sequence, events, body, unsubscribe_token, created_at)
     values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-"""
-_DELIVERY: Final = """
-    insert into headwater.deliveries (notification_id, channel, target, next_attempt_at, created_at)
-    values (%s, %s, %s, %s, %s) returning id
 """
 
 Body = Callable[[str, int, str], bytes]
@@ -57,5 +55,11 @@ def post(conn: psycopg.Connection, posting: Posting, body: Body, base_url: str, 
     where = (posting.channel, posting.target)
     about = (list(posting.subscription_ids), posting.first_sequence, posting.last_sequence, posting.events)
     conn.execute(_NOTIFICATION, [id_, posting.owner, number, *where, *about, made, token, now])
-    [[delivery]] = conn.execute(_DELIVERY, [id_, *where, now, now]).fetchall()
-    return Posted(id_, delivery)
+    return Posted(id_, due(conn, id_, posting.owner, *where, now))
+
+
+def due(conn: psycopg.Connection, notification: str, owner: str, channel: str, target: str, at: datetime) -> int:
+    """A delivery to be made then; its number."""
+    given = {"notification": notification, "owner": owner, "channel": channel, "target": target, "at": at}
+    [[delivery]] = conn.execute(DUE, given).fetchall()
+    return int(delivery)

@@ -1,4 +1,5 @@
-"""What is old is forgotten, piece by piece: news that was told, messages that were settled, stretches that are over.
+"""What is old is forgotten, piece by piece: news that was told, messages that were settled, stretches that are over,
+values that were told so long ago.
 
 What still waits is never forgotten. A replay cannot bring anything back: the marks stay.
 """
@@ -10,23 +11,34 @@ from typing import Final
 
 import psycopg
 
-# Several may prune at once: what one has, the other skips.
+# Several may prune at once: what one has, the other skips. Materialized: a plan may run a subquery several times, and
+# each time it would lock, and so find, other rows.
 _NEWS: Final = """
-    delete from headwater.outbox where id in (
+    with old as materialized (
         select id from headwater.outbox
         where recorded_at < %(before)s and (told_at is not null or dropped_reason is not null)
         order by id limit %(most)s for update skip locked)
+    delete from headwater.outbox n using old where n.id = old.id
 """
 _MESSAGES: Final = """
-    delete from headwater.notifications where id in (
+    with old as materialized (
         select id from headwater.notifications n
         where created_at < %(before)s
             and not exists (
                 select from headwater.deliveries d where d.notification_id = n.id and d.state = 'pending')
         limit %(most)s for update skip locked)
+    delete from headwater.notifications n using old where n.id = old.id
 """
 _STRETCHES: Final = """
     delete from headwater.quiet where id in (select id from headwater.quiet where ended_at < %(before)s limit %(most)s)
+"""
+# Most are of rows that are gone. For one that is still there the value before its next change counts again.
+_VALUES: Final = """
+    with old as materialized (
+        select subscription_id, key_hash from headwater.told_values where told_at < %(before)s
+        limit %(most)s for update skip locked)
+    delete from headwater.told_values v using old
+    where (v.subscription_id, v.key_hash) = (old.subscription_id, old.key_hash)
 """
 ROWS_MAX: Final = 10_000
 
@@ -34,4 +46,4 @@ ROWS_MAX: Final = 10_000
 def prune(conn: psycopg.Connection, before: datetime, rows_max: int = ROWS_MAX) -> int:
     """How many rows went, at most `rows_max` of each kind; call it again while some do."""
     given = {"before": before, "most": rows_max}
-    return sum(conn.execute(statement, given).rowcount for statement in (_NEWS, _MESSAGES, _STRETCHES))
+    return sum(conn.execute(statement, given).rowcount for statement in (_NEWS, _MESSAGES, _STRETCHES, _VALUES))

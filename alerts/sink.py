@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -19,9 +20,11 @@ import psycopg
 
 from alerts.book import Book
 from alerts.outbox import record
+from alerts.standing import Standing
 from alerts.watch import Watch
 from cdc.addresses import KafkaAddress, PostgresAddress, Source
 from cdc.errors import SinkUnavailable, SourceError
+from cdc.failpoints import reached
 from cdc.postgres import connect
 from search.index import define
 from views.sinks.sink import Change, HistorySink, Mark, Refused, SinkKind, ViewShape
@@ -47,6 +50,8 @@ _SHOW: Final = """
 class AlertKind(SinkKind):
     postgres: PostgresAddress
     kafka: KafkaAddress
+    folder: Path | None = None
+    """Where many saved searches lie in files; None: in memory."""
 
     name = "alerts"
     holds_rows = False
@@ -67,7 +72,9 @@ class AlertKind(SinkKind):
 class AlertSink(HistorySink):
     def __init__(self, kind: AlertKind, shape: ViewShape, generation: int) -> None:
         self._postgres, self._shape, self._generation = kind.postgres, shape, generation
-        self._watch = Watch(define(shape), Book(kind.postgres, kind.kafka, Source(shape.source), shape.view))
+        folder = None if kind.folder is None else kind.folder / shape.source / shape.view
+        book = Book(kind.postgres, kind.kafka, Source(shape.source), shape.view)
+        self._watch = Watch(book, Standing(define(shape), folder))
         self._conn: psycopg.Connection | None = None
         self._since: Mark | None = None
 
@@ -85,23 +92,32 @@ class AlertSink(HistorySink):
         with self._connected() as conn, conn.transaction():
             self._since, is_silent = self._known(conn)
             matches = [] if is_silent else list(self._watch.matches(changes, self._since, steps or [mark]))
+            reached("matched")
             record(conn, view, mark.next_offset, matches, topic_id=mark.topic_id)
+            reached("recorded")
             conn.execute(_MOVE, [msgspec.json.encode(mark).decode(), view, self._generation])
+            reached("marked")
+        reached("outbox-committed")
         self._since = mark
         return []
 
     def tend(self) -> None:
-        """Nothing is due: the searches of a view lie in memory, and the outbox is the notifier's to clear."""
+        """The searches of a view, when they are many; the outbox is the notifier's to clear."""
+        self._watch.tend()
 
     def rows(self) -> Iterator[bytes]:
         """It holds none: what it was told is in the outbox, for those whom it concerned."""
         return iter(())
+
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        return {}
 
     def drop(self) -> None:
         with self._connected() as conn:
             conn.execute(_DROP, [self._shape.view, self._generation])
 
     def close(self) -> None:
+        self._watch.close()
         if self._conn is not None:
             self._conn.close()
             self._conn = None

@@ -22,6 +22,7 @@ from alerts.book import Book
 from alerts.matcher.naive import Naive
 from alerts.outbox import Match
 from alerts.saved_search import SavedSearch
+from alerts.standing import Standing
 from alerts.store import by_ids
 from alerts.watch import Watch
 from cdc.addresses import KafkaAddress, PostgresAddress, Source
@@ -93,7 +94,8 @@ class Sweep:
             stretch = self._stretch(mark, first, changes_max)
             if stretch is None:
                 return Swept(self.shape.view, 0, 0, (), ())
-            watch = Watch(define(self.shape), Book(self.postgres, self.kafka, self.source, self.shape.view), Naive)
+            book = Book(self.postgres, self.kafka, self.source, self.shape.view)
+            watch = Watch(book, Standing(define(self.shape), matching=Naive))
             matches = list(watch.matches(stretch.changes, stretch.since, stretch.epochs))
             expected = set(self._expected(conn, matches))
             recorded = self._recorded(conn, stretch)

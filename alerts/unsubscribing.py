@@ -14,6 +14,7 @@ import psycopg
 
 from alerts.owners import lock_owner, withdraw
 from alerts.refusals import NoSuchSearch
+from alerts.suppressions import suppress
 
 _MEANT: Final = """
     select s.id, s.owner, s.label, s.view, s.channel, s.target, s.unsubscribed_at is not null
@@ -27,10 +28,6 @@ _KNOWN: Final = "select true from headwater.notifications where unsubscribe_toke
 _END: Final = """
     update headwater.subscriptions set paused = true, unsubscribed_at = now(), updated_at = now()
     where id = any(%s) and unsubscribed_at is null
-"""
-_SUPPRESS: Final = """
-    insert into headwater.suppressions (channel, target, reason, detail) values (%s, %s, %s, %s)
-    on conflict (channel, target) do nothing
 """
 
 
@@ -73,14 +70,3 @@ def unsubscribe(conn: psycopg.Connection, token: str, *, everything: bool = Fals
         for owner in owners:
             withdraw(conn, owner)
         return found
-
-
-def suppress(conn: psycopg.Connection, channel: str, target: str, reason: str, detail: str = "") -> None:
-    """`reason` is bounced, unsubscribed, complained or gone. The first one stays."""
-    conn.execute(_SUPPRESS, [channel, target, reason, detail])
-
-
-def lift(conn: psycopg.Connection, channel: str, target: str) -> bool:
-    """Whether the target was suppressed; it is not any more."""
-    statement = "delete from headwater.suppressions where channel = %s and target = %s"
-    return conn.execute(statement, [channel, target]).rowcount > 0

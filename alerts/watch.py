@@ -1,6 +1,6 @@
 """One view's changes against its saved searches, epoch by epoch, in the order of the log.
 
-    book: the searches in force before the epoch ─▶ matcher ─▶ which change concerns which search
+    book: the searches in force before the epoch ─▶ standing: matched ─▶ which change concerns which search
 
 What is relative to now in a query means the moment of the commit: the same changes give the same matches again.
 """
@@ -12,26 +12,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alerts.book import Book
-from alerts.matcher.matcher import Matcher
-from alerts.matcher.naive import Naive
 from alerts.outbox import Match
 from alerts.saved_row import entry_of
-from alerts.subscription import Event
+from alerts.standing import Standing
+from alerts.subscription import Entry, Event
 from cdc.events import Row
 from cdc.position import Position
 from search.errors import QueryRefused
-from search.index import IndexDefinition, decode_row
+from search.index import decode_row
 from views.sinks.sink import Change, Mark
 
 
 class Watch:
     """Not shared between threads."""
 
-    def __init__(
-        self, definition: IndexDefinition, book: Book, matching: type[Matcher] | type[Naive] = Matcher
-    ) -> None:
-        self._definition, self._book, self._matching = definition, book, matching
-        self._matcher: Matcher | Naive = matching(definition)
+    def __init__(self, book: Book, standing: Standing) -> None:
+        self._definition, self._book, self._standing = standing.definition, book, standing
         self.refused: dict[int, str] = {}
         """Searches that the view, as it is now, cannot answer: its columns have changed since they were saved."""
 
@@ -50,26 +46,45 @@ class Watch:
         if not self._book.is_of(epoch.era):
             is_known = since is not None and since.era == epoch.era and since.offset > 0
             at = since.offset if since is not None and is_known else epoch.offset
-            self._matcher, self.refused = self._matching(self._definition), {}
-            for number, row in self._book.open(Position(epoch.era, at)).items():
-                self._note(number, row)
+            self._open(Position(epoch.era, at))
         for number, changed in self._book.advance(epoch.offset):
             self._note(number, changed)
 
+    def tend(self) -> None:
+        """Now and then, between two epochs."""
+        at = self._book.settled
+        if at is not None:
+            self._standing.tend(at)
+
+    def close(self) -> None:
+        self._standing.close()
+
+    def _open(self, at: Position) -> None:
+        """From a base that is no newer, and the log since then; or else from the table."""
+        self.refused = {}
+        known = self._standing.resume()
+        if known is None or known.era != at.era or known.offset > at.offset or not self._book.resume(known):
+            rows = self._book.open(at)
+            self._standing.begin((entry for each in rows.items() if (entry := self._entry(*each))), at)
+
     def _note(self, number: int, row: Row | None) -> None:
-        self._matcher.remove(number)
+        self._standing.remove(number)
         self.refused.pop(number, None)
-        if row is None:
-            return
+        entry = None if row is None else self._entry(number, row)
+        if entry is not None:
+            self._standing.put(entry)
+
+    def _entry(self, number: int, row: Row) -> Entry | None:
         try:
-            self._matcher.put(entry_of(number, row, self._definition))
+            return entry_of(number, row, self._definition)
         except QueryRefused as error:
-            self.refused[number] = f"{error.fact}: {error.detail}" if error.detail else error.fact
+            self.refused[number] = error.summary
+            return None
 
     def _matched(self, changes: list[Change], epoch: Mark) -> Iterator[Match]:
         now = datetime.fromtimestamp((epoch.committed_at_us or epoch.published_at_us) / 1e6, UTC)
         rows = [(self._row(change.before), self._row(change.after)) for change in changes]
-        found = self._matcher.match(rows, now)
+        found = self._standing.match(rows, now)
         position = str(Position(epoch.era, epoch.offset))
         for at, number, bits in zip(
             found.delta.tolist(), found.subscription.tolist(), found.event.tolist(), strict=True

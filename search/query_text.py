@@ -121,13 +121,19 @@ def _value(value: Operand, is_json: bool = False) -> str:
         return "true" if value else "false"
     if isinstance(value, Timestamp):
         text = str(value).replace(" ", "T", 1) if value.is_finite else str(value)
-    elif isinstance(value, float):
-        text = str(Decimal(repr(value)))
+    elif isinstance(value, float | Decimal):
+        text = _number(value)
     else:
         text = str(value)
     if (isinstance(value, str) and is_json) or not _BARE.fullmatch(text) or ".." in text or text[-1] == ".":
         return quoted(text)
     return text
+
+
+def _number(value: float | Decimal) -> str:
+    """Without zeros that say nothing: 500000, not 500000.0."""
+    text = str(Decimal(repr(value)) if isinstance(value, float) else value)
+    return text.rstrip("0").rstrip(".") if "." in text and "E" not in text else text
 
 
 def _range(query: Range, is_json: bool) -> str:

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -32,6 +32,7 @@ from search.bulk import (
     Item,
     Outcome,
     delete_lines,
+    document_id,
     index_lines,
     send,
     unavailable,
@@ -70,6 +71,8 @@ class ElasticsearchKind(SinkKind):
     settings: IndexSettings = IndexSettings()
 
     name = "search"
+    rows_per_apply_max = 20_000
+    """While it follows: each application waits for its last request, a refresh and the mark."""
 
     def open(self, shape: ViewShape, generation: int) -> ElasticsearchSink:
         return ElasticsearchSink(self.address.client(), define(shape), generation, self.settings)
@@ -158,6 +161,12 @@ class ElasticsearchSink(TendedSink):
         self._marks.write(mark)
         return refused
 
+    def again(self, changes: Sequence[Change]) -> list[Refused]:
+        """Without the mark: the lane may be moving it. The alias for writing says whether there is an index."""
+        refused: list[Refused] = []
+        self._write_all(self._bulks(changes, refused), refused)
+        return refused
+
     def _write_all(self, bulks: Iterator[tuple[list[Item], bool]], refused: list[Refused]) -> None:
         """While a request is under way the next one is made. Visible at the end.
 
@@ -229,6 +238,13 @@ class ElasticsearchSink(TendedSink):
         for hit in scan(self._client, self.index, live(EVERYTHING), stored=("row",)):
             yield hit["fields"]["row"][0].encode()
 
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """By a search, so that what is not visible yet is not found either."""
+        known = {document_id(key): key for key in keys}
+        query = {"bool": {"filter": [live(EVERYTHING), {"ids": {"values": list(known)}}]}}
+        found = scan(self._client, self.index, query, stored=("row",)) if known else ()
+        return {known[hit["_id"]]: hit["fields"]["row"][0].encode() for hit in found}
+
     def purge(self, horizon_s: float = TOMBSTONE_HORIZON_S) -> int:
         """Forgets tombstones older than the horizon; how many there were. Safe beside a writer: a key that was written
         again in the meantime stays as it is."""
@@ -241,6 +257,26 @@ class ElasticsearchSink(TendedSink):
         for start in range(0, len(found), 10_000):
             self._write(found[start : start + 10_000], [], refresh=True)
         return len(found)
+
+    def remembered(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+        return len(list(self._tombstones(keys)))
+
+    def forget(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+        """Tombstones have the key as their id. What Lucene still has of deleted documents leaves as segments merge."""
+        found = list(self._tombstones(keys))
+        if found:
+            self._write(found, [], refresh=True)
+            try:
+                self._client.indices.forcemerge(index=self.index, only_expunge_deletes=True)
+            except (ApiError, TransportError) as error:
+                raise unavailable(error) from error
+        return len(found)
+
+    def _tombstones(self, keys: Collection[bytes]) -> Iterator[Item]:
+        ids = [document_id(key) for key in keys]
+        query = {"bool": {"filter": [{"exists": {"field": "gone_at"}}, {"ids": {"values": ids}}]}}
+        for hit in scan(self._client, self.index, query, version=True) if ids else ():
+            yield Item(Change(b"", None, 0), delete_lines(hit["_id"], hit["_version"]))
 
     def tend(self) -> None:
         """Purges, at most once in PURGE_INTERVAL_S: also when that failed, so that what is no hurry adds no load."""

@@ -1,8 +1,8 @@
-"""The web feed: wakes those who listen, in this process. What they get comes out of the owner's inbox, never from here.
+"""The web feed: wakes those who listen. What they get comes out of the owner's inbox, never from here.
 
 An owner's inbox is the durable list of notifications by sequence. Somebody who listens reads it after the last
-sequence they have, then waits to be woken, then reads on: a wake that is missed costs time, never news. Deliveries in
-other processes cannot wake anybody here, so the inbox is looked at from time to time anyway.
+sequence they have, then waits to be woken, then reads on: a wake that is missed costs time, never news. A wake from
+another process may be lost on its way, so the inbox is looked at from time to time anyway.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from alerts.channels.channel import Delivered, Outcome, Target
 from alerts.notification import Notification
@@ -26,6 +26,12 @@ LOOK_S: Final = 5.0
 
 Read = Callable[[str, int], Awaitable[Sequence[Notification]]]
 """The owner's notifications after a sequence, in order, some at a time: an empty answer is the end for now."""
+
+
+class Waker(Protocol):
+    """The hub of this process, or what reaches those of others."""
+
+    def wake_from_thread(self, owner: str) -> None: ...
 
 
 class TooManyListeners(Exception):
@@ -116,7 +122,7 @@ def event(notification: Notification) -> bytes:
 class Feed:
     """As a channel: the inbox has it already, so there is nothing that could fail."""
 
-    hub: FeedHub
+    waker: Waker
 
     @property
     def name(self) -> str:
@@ -126,7 +132,7 @@ class Feed:
         """Every owner has an inbox."""
 
     async def deliver(self, notification: Notification, target: Target) -> Outcome:
-        self.hub.wake_from_thread(notification.owner)
+        self.waker.wake_from_thread(notification.owner)
         return Delivered()
 
     async def close(self) -> None:

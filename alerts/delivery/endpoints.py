@@ -7,7 +7,7 @@ endpoints that cannot start anything are parked: what waits for them goes back t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -35,6 +35,8 @@ class DeliveryLimits:
     """How often to look for what came due, when nothing else happens."""
     claim_interval_s: float = 0.02
     """At least between two looks: each is a statement in the store."""
+    failing_s_max: Mapping[str, float] = field(default_factory=dict)
+    """By channel: an endpoint without a success for longer, while it was tried, is switched off."""
     drain_s: float = 20.0
     """For what runs when it is told to stop."""
 

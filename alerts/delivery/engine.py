@@ -15,15 +15,16 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from alerts.channels.channel import Channel, Gone, Outcome, Refused, Retry
+from alerts.channels.channel import Channel, Outcome, Refused, Retry
 from alerts.clock import Clock, system_clock
 from alerts.delivery.breaker import BreakerRule
 from alerts.delivery.endpoint import Endpoint
 from alerts.delivery.endpoints import DeliveryLimits, Endpoints, Started
 from alerts.delivery.store import Claim, Delivery, DeliveryStore
-from alerts.delivery.verdict import Dead, Verdict, decide
+from alerts.delivery.verdict import Dead, Disabled, Verdict, decide
+from cdc.failpoints import reached
 
 
 @dataclass(slots=True)
@@ -95,6 +96,8 @@ class Engine:
         until = now + timedelta(seconds=self.limits.lease_s)
         each_max = self.limits.endpoint_attempts_max
         found = await self.store.claim(Claim(now, until, self.endpoints.room, each_max, self.endpoints.busy))
+        if found:
+            reached("claimed")
         self.endpoints.add(found, until)
         return len(found)
 
@@ -130,11 +133,25 @@ class Engine:
             await self.store.settle(delivery.id, Dead("it expired before it could be delivered"), self.clock())
             return
         outcome = await self._outcome(delivery)
+        reached("attempted")
         now = self.clock()
-        verdict: Verdict = decide(outcome, delivery.attempts + 1, now, self.draw())
+        failed_for = self._failed_for(delivery, now)
+        verdict: Verdict = decide(outcome, delivery.attempts + 1, now, self.draw(), failed_for)
         endpoint.learn(outcome, now, self.rule)
         await self.store.settle(delivery.id, verdict, now)
-        await self._leave_alone(endpoint, outcome)
+        reached("settled")
+        if isinstance(verdict, Disabled):
+            self.endpoints.give_up_waiting(endpoint)  # the store has disposed of them
+        else:
+            await self._leave_alone(endpoint, outcome)
+
+    def _failed_for(self, delivery: Delivery, now: datetime) -> timedelta | None:
+        """Since its endpoint failed first, if that is too long ago."""
+        limit_s = self.limits.failing_s_max.get(delivery.target.channel)
+        if limit_s is None or delivery.failing_since is None:
+            return None
+        found = now - delivery.failing_since
+        return found if found >= timedelta(seconds=limit_s) else None
 
     async def _outcome(self, delivery: Delivery) -> Outcome:
         channel = self.channels.get(delivery.target.channel)
@@ -150,8 +167,6 @@ class Engine:
 
     async def _leave_alone(self, endpoint: Endpoint, outcome: Outcome) -> None:
         """An endpoint that asked for patience, or keeps failing, is held; what waits for it goes back to the store."""
-        if isinstance(outcome, Gone):
-            self.endpoints.give_up_waiting(endpoint)  # the store has disposed of them
         if not isinstance(outcome, Retry):
             return
         now = self.clock()

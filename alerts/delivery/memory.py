@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from alerts.delivery.store import Claim, DeadLetter, Delivery
+from alerts.delivery.store import Claim, Delivery
 from alerts.delivery.verdict import Again, Dead, Disabled, Sent, Verdict
 
 
@@ -31,6 +31,8 @@ class MemoryStore:
     disabled: dict[str, str] = field(default_factory=dict)
     """Endpoints, with the reason."""
     held: dict[str, datetime] = field(default_factory=dict)
+    failing: dict[str, datetime] = field(default_factory=dict)
+    """Endpoints, since when."""
     verdicts: list[tuple[str, Verdict]] = field(default_factory=list)
     """Everything that was settled, in order."""
 
@@ -52,7 +54,7 @@ class MemoryStore:
                 break
             kept.leased_until = claim.until
             taken[endpoint] += 1
-            found.append(kept.delivery)
+            found.append(replace(kept.delivery, failing_since=self.failing.get(endpoint)))
         return found
 
     def _is_off(self, endpoint: str, now: datetime) -> bool:
@@ -65,15 +67,19 @@ class MemoryStore:
         self.verdicts.append((delivery, verdict))
         kept.leased_until = None
         kept.delivery = replace(kept.delivery, attempts=kept.delivery.attempts + 1)
+        endpoint = kept.delivery.target.id
+        if isinstance(verdict, Sent):
+            self.failing.pop(endpoint, None)
         if isinstance(verdict, Again):
             kept.due_at = verdict.at
+            self.failing.setdefault(endpoint, now)
         elif isinstance(verdict, Disabled):
-            self._disable(kept.delivery.target.id, verdict.reason, now)
+            self._disable(endpoint, verdict.reason, now)
         else:
             self._end(kept, verdict, now)
 
     def _end(self, kept: Kept, verdict: Sent | Dead, now: datetime) -> None:
-        kept.verdict, kept.settled_at = verdict, now
+        kept.verdict, kept.settled_at, kept.leased_until = verdict, now, None
         del self.open[kept.delivery.id]
 
     def _disable(self, endpoint: str, reason: str, now: datetime) -> None:
@@ -89,19 +95,20 @@ class MemoryStore:
     async def hold(self, endpoint: str, until: datetime, reason: str) -> None:
         self.held[endpoint] = max(until, self.held.get(endpoint, until))
 
-    async def dead(self, deliveries_max: int) -> Sequence[DeadLetter]:
-        letters = [
-            DeadLetter(kept.delivery, kept.verdict.reason, kept.settled_at)
-            for kept in self.kept.values()
-            if isinstance(kept.verdict, Dead) and kept.settled_at is not None
-        ]
-        return sorted(letters, key=lambda letter: letter.at, reverse=True)[:deliveries_max]
+    def dead(self) -> list[Kept]:
+        """The newest first."""
+        letters = [kept for kept in self.kept.values() if isinstance(kept.verdict, Dead)]
+        return sorted(letters, key=lambda kept: kept.settled_at or kept.due_at, reverse=True)
 
-    async def replay(self, delivery: str, now: datetime) -> bool:
+    def replay(self, delivery: str, now: datetime) -> bool:
+        """A dead letter is due again, with all its attempts before it; its endpoint is switched on."""
         kept = self.kept.get(delivery)
         if kept is None or not isinstance(kept.verdict, Dead):
             return False
         kept.verdict, kept.settled_at, kept.due_at = None, None, now
         self.open[delivery] = kept
         kept.delivery = replace(kept.delivery, attempts=0)
+        endpoint = kept.delivery.target.id
+        for known in (self.disabled, self.held, self.failing):
+            known.pop(endpoint, None)
         return True

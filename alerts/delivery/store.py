@@ -27,6 +27,8 @@ class Delivery:
     """Made and failed."""
     expires_at: datetime | None = None
     """After that nobody wants it any more: to the dead letters, untried."""
+    failing_since: datetime | None = None
+    """The endpoint's first failure since its last success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,6 @@ class Claim:
     """Endpoints that have enough to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    delivery: Delivery
-    reason: str
-    at: datetime
-
-
 class DeliveryStore(Protocol):
     async def claim(self, claim: Claim) -> Sequence[Delivery]:
         """Due, not settled, leased by nobody, of endpoints neither disabled nor held. Atomic: never to two at once."""
@@ -61,11 +56,3 @@ class DeliveryStore(Protocol):
 
     async def hold(self, endpoint: str, until: datetime, reason: str) -> None:
         """Nothing of the endpoint is claimed before; a longer hold stays."""
-
-
-class DeadLetters(Protocol):
-    async def dead(self, deliveries_max: int) -> Sequence[DeadLetter]:
-        """The newest first."""
-
-    async def replay(self, delivery: str, now: datetime) -> bool:
-        """Makes a dead letter due again, with all its attempts before it; False when there is none of that id."""

@@ -84,6 +84,11 @@ class Matcher:
         """Subscriptions that are not in the base yet."""
         return sum(map(len, self._later)) + len(self._pending)
 
+    @property
+    def seen(self) -> Sequence[Row]:
+        """Rows as they came: they say what is frequent."""
+        return self._seen
+
     def put(self, entry: Entry) -> None:
         """New, or instead of the one with that id."""
         self.remove(entry.id)

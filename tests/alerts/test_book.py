@@ -76,12 +76,16 @@ def test_the_book_is_what_a_replay_gives_wherever_it_is_opened(capture: Capture)
         book = Book(capture.postgres, capture.kafka, capture.source, "one")
         rows = dict(book.open(Position(era, at)))
         assert shown(rows) == replayed(records, at)
+        resumed, again = Book(capture.postgres, capture.kafka, capture.source, "one"), dict(rows)
+        assert resumed.resume(Position(era, at)), "who knows what was in force there need not look at the table"
+        assert not resumed.resume(Position(era - 1, at))
         for later in (end for end in boundaries if end > at):
-            for number, row in book.advance(later):
-                rows.pop(number, None)
-                if row is not None:
-                    rows[number] = row
-            assert shown(rows) == replayed(records, later - 1), (at, later)
+            for one, known in ((book, rows), (resumed, again)):
+                for number, row in one.advance(later):
+                    known.pop(number, None)
+                    if row is not None:
+                        known[number] = row
+            assert shown(rows) == shown(again) == replayed(records, later - 1), (at, later)
 
 
 def whole(capture: Capture, log: ChangeLog, saved: int) -> list[Record]:

@@ -93,6 +93,28 @@ class TestOutcomes:
         assert [lab.state(f"a-{number}") for number in range(3)] == [Sent()] * 3
         assert sorted(lab.channel.tried) == [("a", "a-0"), ("a", "a-1"), ("a", "a-2")]
 
+    def test_an_endpoint_that_failed_for_days_is_switched_off(self) -> None:
+        limits = DeliveryLimits(claim_interval_s=0.0, failing_s_max={"scripted": 5 * 86_400.0})
+        lab = Lab(Scripted(lambda *_: Retry("busy")), limits)
+        lab.add("a", 2)
+        lab.add("b")
+        lab.store.failing["b"] = lab.clock() - timedelta(days=4)
+
+        async def run() -> None:
+            engine = lab.engine()
+            for _ in range(3):
+                await engine.run_until_idle()
+                lab.clock.advance(86_400)
+            assert list(lab.store.disabled) == ["b"], "a began to fail three days ago"
+            for _ in range(4):
+                await engine.run_until_idle()
+                lab.clock.advance(86_400)
+
+        asyncio.run(run())
+        assert lab.store.disabled["b"] == "it has failed for 5.0 days, at last: busy"
+        assert sorted(lab.store.disabled) == ["a", "b"]
+        assert {type(lab.state(id_)) for id_ in ("a-0", "a-1", "b-0")} == {Dead}
+
     def test_refused_is_a_dead_letter_that_can_be_replayed(self) -> None:
         lab = Lab(Scripted(lambda *_: Refused("no")))
         lab.add("a")
@@ -100,12 +122,12 @@ class TestOutcomes:
         async def run() -> None:
             engine = lab.engine()
             await engine.run_until_idle()
-            letter = (await lab.store.dead(10))[0]
-            assert (letter.delivery.id, letter.reason) == ("a-0", "no")
+            [letter] = lab.store.dead()
+            assert (letter.delivery.id, letter.verdict) == ("a-0", Dead("no"))
             lab.channel.does = lambda *_: Delivered()
-            assert await lab.store.replay("a-0", lab.clock())
+            assert lab.store.replay("a-0", lab.clock())
             await engine.run_until_idle()
-            assert not await lab.store.replay("a-0", lab.clock()), "it was sent"
+            assert not lab.store.replay("a-0", lab.clock()), "it was sent"
 
         asyncio.run(run())
         assert lab.state("a-0") == Sent()

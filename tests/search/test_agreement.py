@@ -43,7 +43,7 @@ def index(client: Elasticsearch) -> Iterator[str]:
     client.indices.delete(index=name)
 
 
-def _is_on_border(query: Query, place: Point | None) -> bool:
+def is_on_border(query: Query, place: Point | None) -> bool:
     """So close to a border that the index's grid of 1 cm decides."""
     if place is None:
         return False
@@ -54,7 +54,7 @@ def _is_on_border(query: Query, place: Point | None) -> bool:
     return False
 
 
-def _points(row: Row) -> list[Point | None]:
+def points(row: Row) -> list[Point | None]:
     """Of the row, and of the elements in its document."""
     geo = market.DEFINITION.geo
     return [geo.point(row) if geo else None, *(place_of(element) for _, element in json_elements(row.get("doc")))]
@@ -67,7 +67,7 @@ def _off(place: Point, one: Point, other: Point) -> float:
     return float(abs(complex(place.lat - near.lat, place.lon - near.lon)))
 
 
-def _write(client: Elasticsearch, index: str, rows: Sequence[bytes], example: str) -> None:
+def write(client: Elasticsearch, index: str, rows: Sequence[bytes], example: str) -> None:
     operations: list[Any] = []
     for number, row in enumerate(rows):
         operations += [{"index": {"_id": f"{example}-{number}"}}, BUILDER.document(row)]
@@ -75,7 +75,7 @@ def _write(client: Elasticsearch, index: str, rows: Sequence[bytes], example: st
     assert not answer["errors"], answer
 
 
-def _found(client: Elasticsearch, index: str, queries: Sequence[Query], ids: list[str]) -> list[set[str]]:
+def hits_of(client: Elasticsearch, index: str, queries: Sequence[Query], ids: list[str]) -> list[set[str]]:
     searches: list[Any] = []
     for query in queries:
         compiled = compiler.live(compiler.compile(query, market.DEFINITION))
@@ -91,14 +91,14 @@ def _agree(client: Elasticsearch, index: str, rows: list[bytes], asked: Sequence
     """How many matches both of them found."""
     example = uuid.uuid4().hex
     decoded = {f"{example}-{n}": decode_row(market.DEFINITION, row) for n, row in enumerate(rows)}
-    points = [point for row in decoded.values() for point in _points(row)]
+    places = [place for row in decoded.values() for place in points(row)]
     queries = [resolve(check(query, market.DEFINITION), NOW) for query in asked]
-    queries = [q for q in queries if not any(_is_on_border(clause, p) for clause in walk(q) for p in points)]
-    _write(client, index, rows, example)
+    queries = [q for q in queries if not any(is_on_border(clause, p) for clause in walk(q) for p in places)]
+    write(client, index, rows, example)
     matches = 0
     for start in range(0, len(queries), SEARCHES):
         some = queries[start : start + SEARCHES]
-        for query, found in zip(some, _found(client, index, some, list(decoded)), strict=True):
+        for query, found in zip(some, hits_of(client, index, some, list(decoded)), strict=True):
             predicate = evaluate.compile(query, market.DEFINITION)
             wanted = {id_ for id_, row in decoded.items() if predicate(row)}
             assert found == wanted, f"{query}\n{[decoded[id_] for id_ in found ^ wanted][:2]}"

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from alerts.channels.channel import Delivered, Outcome, Refused, Retry, Target
 from alerts.delivery.breaker import BreakerRule
 from alerts.delivery.endpoints import DeliveryLimits
 from alerts.delivery.engine import Engine
+from alerts.delivery.listing import listed, replay
 from alerts.delivery.memory import MemoryStore
 from alerts.delivery.postgres_store import PostgresStore, endpoint_of
-from alerts.delivery.store import Claim, DeadLetters, Delivery, DeliveryStore
-from alerts.delivery.verdict import Again, Dead, Disabled, Sent
+from alerts.delivery.store import Claim, Delivery, DeliveryStore
+from alerts.delivery.verdict import Again, Dead, Disabled, Sent, Verdict
 from alerts.notification import Notification
 from alerts.notification_json import stored
+from alerts.posting import due
+from alerts.store import create
 from cdc.addresses import PostgresAddress
 from tests.alerts.samples import BEGAN_AT, ManualClock, notification
-from tests.alerts.store.conftest import Connect
+from tests.alerts.store.conftest import Connect, empty
+from tests.alerts.store.wishes import wish
 from tests.alerts.test_delivery import Scripted
 
 pytestmark = pytest.mark.stack
@@ -32,8 +39,9 @@ LATER = BEGAN_AT + timedelta(seconds=300)
 CHANNEL = "scripted"
 
 
-class Store(DeliveryStore, DeadLetters, Protocol):
-    """Both of its sides."""
+Store = DeliveryStore
+Letter = tuple[str, str, datetime | None]
+"""A dead delivery, why, and since when."""
 
 
 class Place(Protocol):
@@ -44,6 +52,10 @@ class Place(Protocol):
         """The delivery's id."""
 
     def attempts(self, delivery: str) -> int: ...
+
+    def dead(self) -> list[Letter]: ...
+
+    def replay(self, delivery: str, now: datetime) -> bool: ...
 
 
 class InMemory:
@@ -62,6 +74,12 @@ class InMemory:
 
     def attempts(self, delivery: str) -> int:
         return self._store.kept[delivery].delivery.attempts
+
+    def dead(self) -> list[Letter]:
+        return [(each.delivery.id, each.verdict.reason, each.settled_at) for each in self._store.dead()]  # type: ignore[union-attr]
+
+    def replay(self, delivery: str, now: datetime) -> bool:
+        return self._store.replay(delivery, now)
 
 
 @dataclass
@@ -84,18 +102,19 @@ class InPostgres:
             " values (%s, %s, %s, %s, %s, '{}', 1, 1, 1, %s, %s)",
             [told.id, owner, number, CHANNEL, target, stored(told).decode(), told.id],
         )
-        row = self.conn.execute(
-            "insert into headwater.deliveries (notification_id, channel, target, next_attempt_at)"
-            " values (%s, %s, %s, %s) returning id",
-            [told.id, CHANNEL, target, BEGAN_AT + timedelta(seconds=due_s)],
-        ).fetchone()
-        assert row is not None
-        return str(row[0])
+        return str(due(self.conn, told.id, owner, CHANNEL, target, BEGAN_AT + timedelta(seconds=due_s)))
 
     def attempts(self, delivery: str) -> int:
         row = self.conn.execute("select attempts from headwater.deliveries where id = %s", [int(delivery)]).fetchone()
         assert row is not None
         return int(row[0])
+
+    def dead(self) -> list[Letter]:
+        letters = [(str(each.id), each.last_error, each.settled_at) for each in listed(self.conn, "dead")]
+        return sorted(letters, key=lambda letter: letter[2] or BEGAN_AT, reverse=True)
+
+    def replay(self, delivery: str, now: datetime) -> bool:
+        return replay(self.conn, [int(delivery)], lambda: now) != []
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -211,8 +230,8 @@ class TestVerdicts:
             for late in (Again(BEGAN_AT, "late"), Dead("late"), Disabled("late")):
                 await store.settle(id_, late, BEGAN_AT)
             assert await claimed(store, 10_000) == []
-            assert await store.dead(10) == []
-            assert not await store.replay(id_, BEGAN_AT)
+            assert place.dead() == []
+            assert not place.replay(id_, BEGAN_AT)
             assert place.attempts(id_) == 1
             place.add("ada")
             assert len(await claimed(store)) == 1, "the endpoint was not switched off by a late verdict"
@@ -249,15 +268,11 @@ class TestVerdicts:
             await claimed(store)
             for number, id_ in enumerate(ids):
                 await store.settle(id_, Dead(f"reason {number}"), BEGAN_AT + timedelta(seconds=number))
-            letters = await store.dead(2)
-            assert [(letter.delivery.id, letter.reason) for letter in letters] == [
-                (ids[2], "reason 2"),
-                (ids[1], "reason 1"),
-            ]
-            assert letters[0].at == BEGAN_AT + timedelta(seconds=2)
+            dead_at = [BEGAN_AT + timedelta(seconds=number) for number in range(3)]
+            assert place.dead()[:2] == [(ids[2], "reason 2", dead_at[2]), (ids[1], "reason 1", dead_at[1])]
             assert await claimed(store, 10_000) == []
-            assert await store.replay(ids[1], BEGAN_AT + timedelta(seconds=9))
-            assert not await store.replay("999999", BEGAN_AT)
+            assert place.replay(ids[1], BEGAN_AT + timedelta(seconds=9))
+            assert not place.replay("999999", BEGAN_AT)
             assert await claimed(store, 8) == []
             assert await claimed(store, 9) == [ids[1]]
             assert place.attempts(ids[1]) == 0, "it has all its attempts before it"
@@ -271,10 +286,13 @@ class TestVerdicts:
         async def do(store: Store) -> None:
             await claimed(store)
             await store.settle(first, Disabled("410"), BEGAN_AT)
-            assert {letter.delivery.id for letter in await store.dead(10)} == {first, second}
-            assert {letter.reason for letter in await store.dead(10)} == {"410"}
-            assert await store.replay(second, BEGAN_AT)
-            assert await claimed(store, 1) == [bobs], "its URL is bob's own affair; a replay alone enables nothing"
+            assert {id_: reason for id_, reason, _ in place.dead()} == {first: "410", second: "410"}
+            assert await claimed(store, 1) == [bobs], "its URL is bob's own affair"
+            assert (place.attempts(first), place.attempts(second)) == (1, 0)
+            third = place.add("ada", "here")
+            assert await claimed(store, 2) == []
+            assert place.replay(second, BEGAN_AT)
+            assert sorted(await claimed(store, 2)) == sorted([second, third]), "a replay switches it on"
 
         on(place, do)
 
@@ -307,6 +325,133 @@ class TestHolds:
         on(place, do)
 
 
+class TestEndpoints:
+    def test_since_when_one_fails(self, place: Place) -> None:
+        first, second = place.add("ada"), place.add("ada", due_s=1)
+
+        async def failing(store: Store, at_s: float) -> datetime | None:
+            now = BEGAN_AT + timedelta(seconds=at_s)
+            [found] = await store.claim(Claim(now, now, 1, 1))
+            return found.failing_since
+
+        async def do(store: Store) -> None:
+            assert await failing(store, 0) is None
+            await store.settle(first, Again(LATER, "busy"), BEGAN_AT)
+            assert await failing(store, 1) == BEGAN_AT
+            await store.settle(second, Again(LATER, "busy"), BEGAN_AT + timedelta(seconds=1))
+            assert await failing(store, 300) == BEGAN_AT, "the first failure counts"
+            await store.settle(first, Sent(), LATER)
+            assert await failing(store, 300) is None
+
+        on(place, do)
+
+
+def test_a_message_expires_with_the_last_of_its_searches(connect: Connect, alerts_address: PostgresAddress) -> None:
+    place = InPostgres(alerts_address, connect())
+    ids = [create(place.conn, "ada", wish(expires_at=LATER + timedelta(days=n))).id for n in range(2)]
+    lasting = create(place.conn, "ada", wish()).id
+    for number, named in enumerate((ids, ids[:1], [*ids, lasting])):
+        place.add(f"owner{number}", due_s=-9 + number)
+        place.conn.execute(
+            "update headwater.notifications set subscription_ids = %s where sequence = %s", [named, number + 1]
+        )
+
+    async def do(store: Store) -> None:
+        found = await store.claim(Claim(BEGAN_AT, LATER, 10, 10))
+        assert [each.expires_at for each in found] == [LATER + timedelta(days=1), LATER, None]
+
+    on(place, do)
+
+
+def test_what_comes_due_during_a_claim_is_not_overlooked(connect: Connect, alerts_address: PostgresAddress) -> None:
+    """Posted and claimed at once, by several: every delivery is claimed by somebody, and soon."""
+    place = InPostgres(alerts_address, connect())
+    done, wanted, found = threading.Event(), 400, list[str]()
+
+    def post() -> None:
+        for number in range(wanted):
+            place.add(f"o{number % 3}", due_s=-1)
+        done.set()
+
+    async def keep_on() -> None:
+        store, idle = PostgresStore(alerts_address), 0
+        while idle < 2:
+            ids = await claimed(store, each=4)
+            found.extend(ids)
+            await asyncio.gather(*(store.settle(id_, Sent(), BEGAN_AT) for id_ in ids))
+            idle = 0 if ids or not done.is_set() else idle + 1
+        await store.close()
+
+    async def run() -> None:
+        await asyncio.gather(keep_on(), keep_on())
+
+    posting = threading.Thread(target=post)
+    posting.start()
+    asyncio.run(run())
+    posting.join()
+    assert len(found) == len(set(found)) == wanted
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("add"), st.integers(0, 3), st.floats(-5, 20)),
+    st.tuples(st.just("claim"), st.integers(1, 3), st.booleans()),
+    st.tuples(st.just("settle"), st.integers(0, 5), st.sampled_from(["sent", "again", "dead", "disabled"])),
+    st.tuples(st.just("release"), st.integers(0, 5), st.none()),
+    st.tuples(st.just("hold"), st.integers(0, 3), st.floats(0, 30)),
+    st.tuples(st.just("replay"), st.integers(0, 5), st.none()),
+    st.tuples(st.just("pass"), st.floats(0, 40), st.none()),
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEPS, max_size=40))
+def test_both_stores_claim_the_same_whatever_happens(
+    connect: Connect, alerts_address: PostgresAddress, steps: list[tuple[str, Any, Any]]
+) -> None:
+    """Of each endpoint the same deliveries: what is due is never overlooked, what is not is never claimed."""
+    conn = connect()
+    empty(conn)
+    places: tuple[Place, Place] = (InMemory(), InPostgres(alerts_address, conn))
+
+    async def run() -> None:
+        stores = [place.store() for place in places]
+        now, names, held = BEGAN_AT, list[tuple[str, str]](), list[tuple[str, str]]()
+        for what, one, other in [*steps, ("pass", 1_000.0, None), ("claim", 100, False)]:
+            if what == "pass":
+                now += timedelta(seconds=one)
+            elif what == "add":
+                due_s = (now - BEGAN_AT).total_seconds() + other
+                names.append((places[0].add(f"o{one}", due_s=due_s), places[1].add(f"o{one}", due_s=due_s)))
+            elif what == "hold":
+                for store in stores:
+                    await store.hold(endpoint_of(f"o{one}", CHANNEL, "there"), now + timedelta(seconds=other), "busy")
+            elif what == "claim":
+                skipping = {endpoint_of("o0", CHANNEL, "there")} if other else set[str]()
+                claim = Claim(now, now + timedelta(seconds=15), 1_000, one, skipping)
+                mine, theirs = [{each.id for each in await store.claim(claim)} for store in stores]
+                assert {name for name in names if name[0] in mine} == {name for name in names if name[1] in theirs}
+                held += [name for name in names if name[0] in mine]
+            elif what == "replay" and names:
+                name = names[one % len(names)]
+                assert places[0].replay(name[0], now) == places[1].replay(name[1], now)
+            elif held:
+                name = held.pop(one % len(held))
+                for store, id_ in zip(stores, name, strict=True):
+                    if what == "release":
+                        await store.release([id_])
+                    else:
+                        await store.settle(id_, verdict(other, now), now)
+        assert [places[0].attempts(one) for one, _ in names] == [places[1].attempts(other) for _, other in names]
+        await stores[1].close()  # type: ignore[attr-defined]
+
+    asyncio.run(run())
+
+
+def verdict(what: str, now: datetime) -> Verdict:
+    again = Again(now + timedelta(seconds=5), "busy")
+    return {"sent": Sent(), "again": again, "dead": Dead("no"), "disabled": Disabled("410")}[what]
+
+
 def test_the_engine_over_it(place: Place) -> None:
     """Everything is settled, whatever the endpoints answer, through holds, retries and dead letters."""
     clock = ManualClock()
@@ -326,7 +471,7 @@ def test_the_engine_over_it(place: Place) -> None:
             await engine.run_until_idle()
             clock.advance(400)
         assert await claimed(store, 10**7) == []
-        assert len(await store.dead(100)) == 5
+        assert len(place.dead()) == 5
 
     on(place, do)
     assert len(told) == len(ids)

@@ -43,3 +43,11 @@ def test_what_is_settled_goes_and_what_waits_stays(conn: psycopg.Connection) -> 
     assert mark(conn, "listing") == ("", 4)
     assert record(conn, "listing", 4, [match(told.id)]).is_replay
     assert notify(conn, Pace(), lambda: OLD + timedelta(days=8)) == Round(1, 1, 1)
+
+
+def test_a_told_value_is_forgotten_with_its_news(conn: psycopg.Connection) -> None:
+    one = store.create(conn, "ada", wish(events=["entered", "dropped"], watched_column="price"))
+    record(conn, "listing", 1, [match(one.id, 1)], clock=lambda: OLD)
+    record(conn, "listing", 2, [match(one.id, 2, version=1)], clock=lambda: OLD + timedelta(days=2))
+    assert prune(conn, OLD + timedelta(days=1)) == 1, "the row of the outbox was not told yet, and stays"
+    assert conn.execute("select count(*) from headwater.told_values").fetchone() == (1,)

@@ -1,0 +1,34 @@
+"""Makes the next base of saved searches, in a process of its own: what it takes is not taken from the lanes.
+
+python -m alerts.making < a pickled Making (standing.py)
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from typing import Final
+
+from alerts.matcher.matcher import Matcher
+from alerts.standing import Making
+
+NICENESS: Final = 10
+
+
+def make(making: Making) -> Matcher:
+    old = Matcher.open(making.folder, making.definition) if making.has_base else Matcher(making.definition)
+    for number, entry in making.changed.items():
+        old.remove(number)
+        if entry is not None:
+            old.put(entry)
+    return Matcher.build(making.folder, making.definition, old.entries(), making.seen, making.version)
+
+
+def main() -> None:
+    os.nice(NICENESS)
+    make(pickle.load(sys.stdin.buffer))
+
+
+if __name__ == "__main__":
+    main()
