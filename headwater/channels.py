@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from typing import Final
 
 from alerts.channels.channel import Channel
-from alerts.channels.feed import Feed, FeedHub
+from alerts.channels.feed import Feed, Waker
 from alerts.channels.mail import Mail
 from alerts.channels.mail_message import Sender
 from alerts.channels.mail_server import MailServer
@@ -18,12 +19,14 @@ from cdc.kafka import producer
 from headwater.deployment import Deployment
 from headwater.settings import Settings
 
+DAY_S: Final = 86_400.0
 
-def channels(deployment: Deployment, hub: FeedHub) -> Mapping[str, Channel]:
-    """`hub` wakes whoever listens in this process."""
+
+def channels(deployment: Deployment, waker: Waker) -> Mapping[str, Channel]:
+    """`waker` wakes whoever listens to a web feed."""
     made: list[Channel] = [
         webhook(deployment.settings),
-        Feed(hub),
+        Feed(waker),
         Topic(producer(deployment.kafka), deployment.source.alerts_topic),
         *mail(deployment.settings),
     ]
@@ -62,4 +65,5 @@ def delivery_limits(settings: Settings) -> DeliveryLimits:
         endpoint_attempts_max=wanted.endpoint_attempts_max,
         claimed_max=5 * wanted.attempts_max,
         attempt_s=float(wanted.attempt_timeout_s),
+        failing_s_max={"webhook": days * DAY_S} if (days := settings.webhook.disable_after_days) else {},
     )

@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from cdc.archive import ArchiveReader
 from cdc.errors import ConfigurationError, HeadwaterError, StateFenced
 from headwater.deployment import Deployment
 from headwater.events_log import get_log
 from headwater.settings import Settings
 from headwater.sinks import sink_kinds
+from headwater.views.checking import check_apart
 from views.maintain.maintainer import Limits, Maintainer
 from views.maintain.registry import Registry
 
@@ -27,6 +29,8 @@ def limits(settings: Settings) -> Limits:
         hold_s_max=wanted.hold_ms_max / 1000,
         copy_interval_s=float(wanted.copy_interval_s),
         durable=wanted.durable,
+        rebuild_lag_ms_max=float(settings.rebuild.live_lag_ms_max),
+        keep_standby_s=float(settings.rebuild.keep_standby_s),
     )
 
 
@@ -80,4 +84,6 @@ class Maintenance:
             limits(settings),
             sink_kinds(self.deployment),
             self.stop,
+            ArchiveReader(self.deployment.source, settings.warehouse_folder) if settings.warehouse.archive else None,
+            check_apart,
         )

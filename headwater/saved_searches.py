@@ -12,6 +12,7 @@ import psycopg
 from psycopg import errors
 
 from alerts import inbox, store, trial, unsubscribing
+from alerts.inbox import News
 from alerts.outbox import key_hash
 from alerts.previewing import count_events
 from alerts.saved_search import SavedSearch, Wish
@@ -92,7 +93,8 @@ class SavedSearches:
         def changed(old: SavedSearch) -> Wish:
             if given.get("view", old.wish.view) != old.wish.view:
                 raise ConfigurationError("a saved search stays with its view", hint="remove it and save another")
-            return self._read({**old.wish.fields(), **given})
+            is_elsewhere = given.keys() & {"channel", "target"}
+            return self._read({**old.wish.fields(), **given}, check=bool(is_elsewhere))
 
         # The search is asked before the owner is locked: who matches meanwhile does not wait for it.
         old = self.read(owner, id_)
@@ -121,9 +123,21 @@ class SavedSearches:
         with self._connected() as conn:
             return trial.send(conn, search, self.settings.public_url)
 
-    def inbox(self, owner: str, after: int, most: int) -> list[inbox.News]:
+    def inbox(self, owner: str, after: int, most: int) -> list[News]:
         with self._connected() as conn:
             return inbox.after(conn, owner, after, most)
+
+    def newest(self, owner: str, before: int, most: int) -> list[News]:
+        with self._connected() as conn:
+            return inbox.newest(conn, owner, before, most)
+
+    def news_of(self, owner: str, id_: int, most: int) -> list[News]:
+        with self._connected() as conn:
+            return inbox.of_search(conn, owner, id_, most)
+
+    def tallies(self, owner: str, since: datetime) -> dict[int, tuple[int, datetime]]:
+        with self._connected() as conn:
+            return inbox.tallies(conn, owner, since)
 
     def preview(self, given: Mapping[str, Any], days: int) -> dict[str, Any]:
         """How many rows match now, and what it would have told in the last days. Saves nothing."""
@@ -181,12 +195,13 @@ class SavedSearches:
         except HeadwaterError:
             return None
 
-    def _read(self, given: Mapping[str, Any]) -> Wish:
+    def _read(self, given: Mapping[str, Any], *, check: bool = True) -> Wish:
         view = given.get("view")
         if not isinstance(view, str) or not view:
             raise ConfigurationError("a saved search is about a view", hint='"view": "listing"')
         wish = read_wish(given, self._views.definition(view))
-        self._check_target(wish)
+        if check:
+            self._check_target(wish)
         return wish
 
     def _estimate(self, wish: Wish) -> store.Estimate:

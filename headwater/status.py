@@ -14,16 +14,20 @@ from typing import Final, TypeVar
 
 import psutil
 
-from cdc import envelope
+from cdc import envelope, eras
+from cdc.capture import offset_lsn
 from cdc.changelog import ChangeLog
 from cdc.connect import ConnectClient, ConnectorStatus
 from cdc.errors import HeadwaterError
 from cdc.events import End
 from cdc.findings import Finding
+from cdc.gaps import Gap, Gaps, Seen, find
 from cdc.guardian import Observation, SlotGuardian, judge
+from cdc.mending import refusal
 from cdc.position import Lsn, Position
 from cdc.postgres import connect
 from cdc.snapshots import SCAN_RECORDS_MAX, SnapshotProgress, SnapshotTracker
+from cdc.topics import find_topic
 from headwater import views_status
 from headwater.deployment import Deployment, embedded_servers
 from headwater.doctor.servers import elasticsearch, redis
@@ -31,6 +35,7 @@ from headwater.stack import artifacts
 from headwater.stack import state as stack_state
 from headwater.stack.process import ProcessId
 from headwater.views_status import NO_VIEWS, ViewsStatus
+from views.maintain.registry import Registry
 
 TAIL_RECORDS: Final = 400
 """How far back the last commit is looked for; a larger transaction than that shows as still open."""
@@ -38,6 +43,9 @@ TAIL_RECORDS: Final = 400
 OTHERS_INTERVAL_S: Final = 10.0
 _ASKED_AS: Final = {"postgres": "slot", "kafka": "log", "connect": "connector"}
 """The finding that tells that a server of the user's does not answer."""
+
+STANDING: Final = ("STOPPED", "PAUSED", "FAILED")
+"""A connector that does nothing until somebody acts."""
 
 T = TypeVar("T")
 
@@ -63,6 +71,7 @@ class LogStatus:
     last_commit_at: datetime | None = None
     last_commit_delay_ms: float | None = None
     """From the commit in Postgres to its END marker in the log."""
+    last_commit_era: int | None = None
 
     @property
     def end(self) -> Position:
@@ -83,6 +92,8 @@ class Status:
     """None at the first look."""
     findings: tuple[Finding, ...]
     views: ViewsStatus = NO_VIEWS
+    gaps: tuple[Gap, ...] = ()
+    """What is known to be missing from the log of the current era."""
 
     @property
     def healthy(self) -> bool:
@@ -99,14 +110,18 @@ class Observer:
         self._snapshots = SnapshotTracker(self._log)
         self._last_end: tuple[float, Position] | None = None
         self._others: tuple[float, list[Finding]] = (float("-inf"), [])
+        self._registry = Registry(deployment.settings.views_state)
 
     def look(self) -> Status:
+        """In an order in which what is compared later is newer: see cdc/gaps.py."""
         problems: list[Finding] = []
-        connector = _tried("connector", self._connector, problems)
-        state = connector.summary if connector else "UNKNOWN" if problems else "MISSING"
-        slot = _tried("slot", lambda: self._slot(state), problems)
+        era = _tried("era", self._era, [])  # that there is none is told by the log
         log = _tried("log", lambda: log_status(self._log), problems)
         snapshot = _tried("snapshot", lambda: self._snapshots.look(SCAN_RECORDS_MAX), problems) if log else None
+        asked = len(problems)
+        connector = _tried("connector", self._connector, problems)
+        state = connector.summary if connector else "UNKNOWN" if len(problems) > asked else "MISSING"
+        slot = _tried("slot", lambda: self._slot(state), problems)
         others = self._ask_others()
         servers = server_statuses(self.deployment, frozenset(f.name for f in (*problems, *others)))
         if slot is not None:
@@ -115,7 +130,12 @@ class Observer:
             early = "slot inactive" if snapshot and not snapshot.complete else ""
             problems += [f for f in verdicts if f.level != "ok" and f.name != early]
         problems += others
-        views = _tried("views", lambda: views_status.look(self.deployment.settings.views_state), problems)
+        known = _tried("gaps", self._registry.gaps, problems) or Gaps()
+        if era is not None:
+            known = known.plus(self._gaps(era, known, log, snapshot, slot, connector), None)
+        gaps = known.of(era[0].era) if era is not None else ()
+        problems += [Finding("fail", "gap", str(gap), "headwater recover") for gap in gaps]
+        views = _tried("views", lambda: views_status.look(self._registry.folder, gaps=known), problems)
         problems += views[1] if views else []
         problems += [
             Finding("fail", s.name, "is not running", f"headwater logs {s.name}")
@@ -134,7 +154,44 @@ class Observer:
             records_per_s=self._rate(log),
             findings=tuple(problems),
             views=views[0] if views else NO_VIEWS,
+            gaps=gaps,
         )
+
+    def _era(self) -> tuple[eras.Era, str]:
+        """The era, and then the topic's id: the topic is made before its era is registered."""
+        era = eras.current(self.deployment.kafka, self.deployment.source)
+        return era, find_topic(self.deployment.kafka, self.deployment.source.changes_topic) or ""
+
+    def _gaps(
+        self,
+        era: tuple[eras.Era, str],
+        known: Gaps,
+        log: LogStatus | None,
+        snapshot: SnapshotProgress | None,
+        slot: Observation | None,
+        connector: ConnectorStatus | None,
+    ) -> list[Gap]:
+        is_same = snapshot is not None and snapshot.scanned.era == era[0].era
+        seen = Seen(
+            *era,
+            is_begun=snapshot is not None and is_same and (bool(snapshot.begun) or snapshot.complete),
+            log_lsn=log.last_commit_lsn if log and log.last_commit_era == era[0].era else None,
+            slot=slot.state if slot else None,
+            offset_lsn=self._offset_lsn(slot),
+            refusal=refusal(connector),
+            proven=known.proven,
+        )
+        return find(seen, time.time())
+
+    def _offset_lsn(self, slot: Observation | None) -> Lsn | None:
+        """Where a connector that does not run would go on."""
+        if slot is None or not slot.state.exists or slot.connector_state not in STANDING:
+            return None
+        try:
+            with ConnectClient(self.deployment.connect) as client:
+                return offset_lsn(client, self.deployment.source)
+        except HeadwaterError:
+            return None  # that Connect does not answer is told already
 
     def _connector(self) -> ConnectorStatus | None:
         with ConnectClient(self.deployment.connect) as client:
@@ -184,7 +241,8 @@ def log_status(log: ChangeLog) -> LogStatus:
         return LogStatus(topic, high.era, low.offset, high.offset)
     end, written_at_ms = last
     delay_ms = written_at_ms - end.at.timestamp() * 1000
-    return LogStatus(topic, high.era, low.offset, high.offset, end.commit_lsn, end.at, delay_ms)
+    commit = end.commit_lsn, end.at, delay_ms, end.position.era
+    return LogStatus(topic, high.era, low.offset, high.offset, *commit)
 
 
 def server_statuses(deployment: Deployment, failing: frozenset[str] = frozenset()) -> tuple[ServerStatus, ...]:

@@ -56,9 +56,12 @@ def _query(shape: ViewShape) -> str:
     keys = ", ".join(f'"{column.name}"' for column in Layout.of(shape).key_columns)
     columns = ", ".join(f'"{column.name}"' for column in Layout.of(shape).columns)
     recent = f"SELECT DISTINCT {keys} FROM history WHERE {COMMITTED_AT} >= $since"
+    # What came with the first write is what was there when the view was built: nobody's news, whatever commit it names.
+    built = f"(SELECT {COMMITTED_AT} FROM history ORDER BY {VERSION} LIMIT 1)"
+    is_news = f"{COMMITTED_AT} >= $since AND {COMMITTED_AT} IS DISTINCT FROM {built}"
     following = f"lead({COMMITTED_AT}) OVER (PARTITION BY {keys} ORDER BY {VERSION})"
     return (
-        f"SELECT {columns}, {GONE}, coalesce({COMMITTED_AT} >= $since, false) AS is_news"
+        f"SELECT {columns}, {GONE}, coalesce({is_news}, false) AS is_news"
         f" FROM (SELECT *, {following} AS next_at FROM history SEMI JOIN ({recent}) USING ({keys}))"
         f" WHERE {COMMITTED_AT} >= $since OR next_at >= $since ORDER BY {keys}, {VERSION}"
     )

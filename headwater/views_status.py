@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from cdc.findings import Finding
-from views.maintain.registry import STALE_S, Epochs, Registry, ViewState
+from cdc.gaps import Gaps
+from headwater.units import duration_text
+from headwater.views.verify_history import VIEW, VerifyHistory, Wrong
+from views.maintain.registry import STALE_S, Epochs, Registry, ViewState, Wanted
+from views.maintain.staleness import Stale, stale_views
 from views.sinks.lane import LaneState, SinkStatus
 
 STARTING_S: Final = 120.0
@@ -26,6 +31,7 @@ class ViewLine:
     lsn: str = ""
     behind_s: float | None = None
     """Since the last commit that it includes."""
+    stale: Stale | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class SinkLine:
     """From the commit to the view's topic."""
     sink_ms: float | None = None
     """From there to the place."""
+    incomplete: int = 0
+    """Keys that open dead letters hold."""
 
     @classmethod
     def of(cls, status: SinkStatus) -> SinkLine:
@@ -57,7 +65,20 @@ class SinkLine:
             status.refused,
             round((mark.published_at_us - (mark.committed_at_us or 0)) / 1000, 1) if is_timed and mark else None,
             round(max(0, status.applied_at_us - mark.published_at_us) / 1000, 1) if is_timed and mark else None,
+            status.incomplete,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class WrongLine:
+    """Rows that were found wrong, in the view itself or in a sink."""
+
+    view: str
+    place: str
+    rows: int
+    key: str
+    """One of them."""
+    since_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +88,7 @@ class ViewsStatus:
     epochs: Epochs = field(default_factory=Epochs)
     memory_mb: dict[str, float] | None = None
     sinks: tuple[SinkLine, ...] = ()
+    wrong: tuple[WrongLine, ...] = ()
 
     @property
     def live(self) -> int:
@@ -76,17 +98,20 @@ class ViewsStatus:
 NO_VIEWS: Final = ViewsStatus(running=False)
 
 
-def look(folder: Path, now_s: float | None = None) -> tuple[ViewsStatus, list[Finding]]:
+def look(folder: Path, now_s: float | None = None, gaps: Gaps | None = None) -> tuple[ViewsStatus, list[Finding]]:
+    """Gaps are those that were written down, unless the caller knows more."""
     now_s = time.time() if now_s is None else now_s
     registry = Registry(folder)
     wanted, state = registry.wanted(), registry.state()
+    stale = stale_views(state, registry.gaps() if gaps is None else gaps)
     running = now_s - state.at_s < STALE_S
     lines = []
     for name in sorted(wanted.views):
         known = state.views.get(name)
         group = state.groups.get(known.group) if known else None
         if known is None or group is None:
-            lines.append(ViewLine(name, ViewState.WAITING.value, known.reason if known else ""))
+            waiting = ViewLine(name, ViewState.WAITING.value, known.reason if known else "", stale=stale.get(name))
+            lines.append(waiting)
             continue
         committed = group.committed_at_us
         lines.append(
@@ -98,12 +123,46 @@ def look(folder: Path, now_s: float | None = None) -> tuple[ViewsStatus, list[Fi
                 None if group.is_live else group.offset / max(group.end, 1),
                 group.lsn,
                 None if committed is None else max(0.0, now_s - committed / 1e6),
+                stale.get(name),
             )
         )
     newest = max((view.applied_at_s for view in wanted.views.values()), default=now_s)
     sinks = sorted(state.sinks, key=lambda status: (status.view, status.sink))
-    found = ViewsStatus(running, tuple(lines), state.epochs, state.rss_mb, tuple(map(SinkLine.of, sinks)))
-    return found, _findings(found, silent_s=now_s - max(state.at_s, newest))
+    wrong = tuple(_wrong(VerifyHistory(folder).wrong(), wanted))
+    found = ViewsStatus(running, tuple(lines), state.epochs, state.rss_mb, tuple(map(SinkLine.of, sinks)), wrong)
+    told = _stale_findings(found, now_s)
+    return found, told + _findings(found, silent_s=now_s - max(state.at_s, newest))
+
+
+def _stale_findings(status: ViewsStatus, now_s: float) -> list[Finding]:
+    """A view that misses changes is a failure; one that is only late, or paused, is not."""
+    return [
+        Finding(
+            "fail" if view.stale.is_gap else "warn",
+            f"view {view.name}",
+            f"is stale since {duration_text(max(0.0, now_s - view.stale.since_s))}: {view.stale.reason}",
+            "headwater recover" if view.stale.is_gap else f"headwater views {view.name}",
+        )
+        for view in status.views
+        if view.stale is not None and (view.stale.is_gap or view.state != ViewState.PAUSED)
+    ]
+
+
+def _wrong(known: Wrong, wanted: Wanted) -> Iterator[WrongLine]:
+    for view, places in sorted(known.items()):
+        for place, keys in sorted(places.items()) if view in wanted.views else ():
+            key, oldest = min(keys.items(), key=lambda pair: pair[1].since_us)
+            yield WrongLine(view, place, len(keys), key, oldest.since_us)
+
+
+def _wrong_finding(found: WrongLine) -> Finding:
+    """A view that is not what its SQL gives is a failure; a row in a sink is written again by one command."""
+    rows = f"{found.rows:,} row{'s' if found.rows != 1 else ''}"
+    if found.place == VIEW:
+        detail = f"is not what its SQL gives in Postgres: {rows}, such as {found.key}"
+        return Finding("fail", f"view {found.view}", detail, f"headwater verify {found.view} --repair")
+    detail = f"has {rows} wrong, such as {found.key}"
+    return Finding("warn", f"{found.place} of {found.view}", detail, f"headwater repair {found.view}")
 
 
 def _findings(status: ViewsStatus, silent_s: float) -> list[Finding]:
@@ -121,11 +180,12 @@ def _findings(status: ViewsStatus, silent_s: float) -> list[Finding]:
     ]
     found += [
         Finding(
-            "warn", f"{sink.sink} of {sink.view}", f"refused {sink.refused:,} changes", "headwater deadletters list"
+            "warn", f"{sink.sink} of {sink.view}", f"incomplete: {sink.incomplete:,} keys", "headwater deadletters list"
         )
         for sink in status.sinks
-        if sink.refused
+        if sink.incomplete
     ]
+    found += map(_wrong_finding, status.wrong)
     if status.views and not status.running:
         level = "fail" if silent_s > STARTING_S else "warn"
         detail = "are not being kept" if level == "fail" else "are starting"

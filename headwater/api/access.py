@@ -102,6 +102,12 @@ class KeyStore:
             )
             return None if row is None else _key(row)
 
+    def by_id(self, id_: str) -> ApiKey | None:
+        """For who has shown its text before."""
+        with connect(self.postgres) as conn, explained(conn):
+            row = _rows(conn).execute(f"select {_COLUMNS} from headwater.api_key where id = %s", [id_]).fetchone()
+            return None if row is None else _key(row)
+
 
 class Access:
     """Decides who may ask. Without `is_required` everybody may: for a server that listens on loopback only."""

@@ -38,7 +38,7 @@ def router(hub: FeedHub, owner_of: OwnerOf) -> APIRouter:
     ) -> StreamingResponse:
         """Events `notification`, with the same payload as a webhook's."""
         owner = await owner_of(request)
-        events = hub.events(owner, _sequence(last_event_id or after))
+        events = hub.events(owner, sequence_of(last_event_id or after))
         try:
             first = await anext(events)
         except TooManyListeners:
@@ -48,7 +48,7 @@ def router(hub: FeedHub, owner_of: OwnerOf) -> APIRouter:
     return routes
 
 
-def _sequence(text: str) -> int:
+def sequence_of(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= SEQUENCE_DIGITS_MAX):
         raise ConfigurationError("not the id of an event", detail="it is a number", hint="leave it out for all of them")
     return int(text)

@@ -14,21 +14,25 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from cdc.addresses import KafkaAddress, Source
 from cdc.errors import HeadwaterError, LogError
 from cdc.position import Lsn, Position
-from cdc.reader import read_range, wait_for_records
+from cdc.reader import tail
 from cdc.topics import find_state
 from headwater.events_log import get_log
+from views.maintain.staleness import Stale
 from views.sinks.board import board_topic
 from views.sinks.lane import SinkStatus
 
 LISTEN_S: Final = 0.5
 AGAIN_S: Final = 1.0
+HEADER_MAX: Final = 500
+SAME_S_MAX: Final = 30.0
+"""How long a board may be another one, made anew, before it is noticed."""
 NUDGE_S: Final = 0.1
 """At most one commit of our own in that time, however many wait."""
 
@@ -45,9 +49,14 @@ class Freshness:
     """From that commit to when the sink had it."""
     state: str
     generation: int
+    incomplete: int = 0
+    """Keys of which the place refused the newest row: dead letters are open."""
+    stale: str | None = None
+    """Why the view is not what it should be; null while it is."""
+    stale_since: str | None = None
 
     @classmethod
-    def of(cls, status: SinkStatus) -> Freshness:
+    def of(cls, status: SinkStatus, stale: Stale | None = None) -> Freshness:
         mark = status.mark
         at_us = mark.committed_at_us if mark else None
         return cls(
@@ -57,12 +66,29 @@ class Freshness:
             None if at_us is None else round(max(0, status.applied_at_us - at_us) / 1000, 1),
             status.state.value,
             status.generation,
+            status.incomplete,
+            None if stale is None else stale.reason,
+            None if stale is None else datetime.fromtimestamp(stale.since_s, UTC).isoformat(),
         )
 
     def headers(self) -> dict[str, str]:
         lag = {} if self.lag_ms is None else {"X-Headwater-Lag-Ms": f"{self.lag_ms:g}"}
         at = {} if self.committed_at is None else {"X-Headwater-Committed-At": self.committed_at}
-        return {"X-Headwater-Position": self.position, "X-Headwater-Lsn": self.lsn, **at, **lag}
+        held = {"X-Headwater-Incomplete": str(self.incomplete)} if self.incomplete else {}
+        stale = {} if self.stale is None else {"X-Headwater-Stale": _header(self.stale)}
+        return {"X-Headwater-Position": self.position, "X-Headwater-Lsn": self.lsn, **at, **lag, **held, **stale}
+
+
+def _header(text: str) -> str:
+    """As a header may hold it: one line of plain letters."""
+    return " ".join(text.encode("ascii", "replace").decode().split())[:HEADER_MAX]
+
+
+class _Place(NamedTuple):
+    """Where on the board, and on which."""
+
+    topic_id: str
+    offset: int
 
 
 class Board:
@@ -71,6 +97,7 @@ class Board:
     def __init__(self, kafka: KafkaAddress, source: Source, nudge: Callable[[], None] = lambda: None) -> None:
         self._kafka, self._source, self._nudge = kafka, source, nudge
         self._known: dict[tuple[str, str], SinkStatus] = {}
+        self._fresh: dict[tuple[str, str], tuple[SinkStatus, Stale | None, Freshness]] = {}
         self._changed = threading.Condition()
         self._waiting = 0
         self._stopping = threading.Event()
@@ -90,6 +117,16 @@ class Board:
 
     def status(self, view: str, sink: str) -> SinkStatus | None:
         return self._known.get((view, sink))
+
+    def freshness(self, view: str, sink: str, stale: Stale | None = None) -> Freshness | None:
+        """Made once for what the board says: every request asks for it."""
+        status = self._known.get((view, sink))
+        if status is None:
+            return None
+        known = self._fresh.get((view, sink))
+        if known is None or known[0] is not status or known[1] != stale:
+            known = self._fresh[view, sink] = (status, stale, Freshness.of(status, stale))
+        return known[2]
 
     def statuses(self) -> list[SinkStatus]:
         return sorted(self._known.values(), key=lambda status: (status.view, status.sink))
@@ -133,32 +170,38 @@ class Board:
             self._stopping.wait(NUDGE_S)
 
     def _follow(self) -> None:
-        offset: int | None = None
+        place: _Place | None = None
         is_told = False
         while not self._stopping.is_set():
             try:
-                offset = self._read(offset)
+                place = self._read(place)
                 is_told = False
             except LogError as error:
                 if not is_told:
                     get_log("api").warning("the board cannot be read", fact=error.fact, detail=error.detail)
-                offset, is_told = None, True
+                place, is_told = None, True
                 self._stopping.wait(AGAIN_S)
 
-    def _read(self, offset: int | None) -> int | None:
+    def _read(self, place: _Place | None) -> _Place | None:
+        """Follows the board for a while, from there or, where it is another one, from its beginning."""
         topic = board_topic(self._source)
         state = find_state(self._kafka, topic)
         if state is None:
             self._stopping.wait(AGAIN_S)
             return None
-        start = state.low if offset is None else offset
-        for chunk in read_range(self._kafka, topic, start, state.high):
-            with self._changed:
-                for raw in chunk:
-                    self._note(raw.key, raw.value)
-                self._changed.notify_all()
-        wait_for_records(self._kafka, topic, state.high, LISTEN_S)
-        return state.high
+        if place is None or place.topic_id != state.topic_id:
+            place = _Place(state.topic_id, state.low)
+        until = time.monotonic() + SAME_S_MAX
+        for chunk in tail(self._kafka, topic, place.offset, LISTEN_S):
+            if chunk:
+                place = place._replace(offset=chunk[-1].offset + 1)
+                with self._changed:
+                    for raw in chunk:
+                        self._note(raw.key, raw.value)
+                    self._changed.notify_all()
+            if self._stopping.is_set() or time.monotonic() > until:
+                break
+        return place
 
     def _note(self, key: bytes | None, value: bytes | None) -> None:
         view, _, sink = (key or b"").decode().partition("/")

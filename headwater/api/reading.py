@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,17 +19,21 @@ from headwater.api import (
     alerts_feed_routes,
     alerts_routes,
     feed_routes,
+    past_routes,
     problems,
     search_routes,
+    suppressions_routes,
     unsubscribe_routes,
     views_routes,
 )
 from headwater.api.access import Access, KeyStore
+from headwater.api.bell import Listening
 from headwater.api.freshness import Board
 from headwater.api.limits import RateLimit
 from headwater.api.nudge import Nudge
 from headwater.api.owners import HEADER, owner_for
 from headwater.api.shapes import Shapes
+from headwater.api.shared_secret import shared_secret
 from headwater.deployment import Deployment
 from headwater.saved_searches import SavedSearches
 from views.maintain.registry import Registry
@@ -57,9 +60,9 @@ class Reading:
         is_open = settings.http.host in LOOPBACK and wanted.keys != "required"
         self.searches = SavedSearches.of(self.deployment, self.shapes)
         self.hub = FeedHub(self._news)
+        self._listening = Listening(self.deployment.postgres, self.hub)
         self.access = Access(KeyStore(self.deployment.postgres), is_required=not is_open)
-        self.cursor_secret = secrets.token_bytes(32)
-        """Cursors are good for minutes: one that a restart makes worthless has expired, or nearly."""
+        self.cursor_secret = shared_secret(settings.data_folder)
         self._limit = RateLimit(wanted.requests_per_s_max, wanted.requests_burst_max)
 
     async def admit(self, request: Request, scope: str) -> str:
@@ -87,7 +90,9 @@ class Reading:
         app.include_router(alerts_feed_routes.router(self.hub, self.admit_owner))
         app.include_router(unsubscribe_routes.router(self))
         app.include_router(alerts_routes.router(self))
+        app.include_router(suppressions_routes.router(self))
         app.include_router(search_routes.router(self))
+        app.include_router(past_routes.router(self))
         app.include_router(views_routes.router(self))
 
     async def _news(self, owner: str, after: int) -> Sequence[Notification]:
@@ -99,7 +104,10 @@ class Reading:
 
     def start(self) -> None:
         self.board.start()
+        self._listening.start()
 
     def stop(self) -> None:
         self.stopping.set()
         self.board.stop()
+        self._listening.stop()
+        self.hub.close_from_thread()

@@ -16,8 +16,10 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 from cdc.errors import ConfigurationError
 from headwater.api.freshness import Freshness
+from headwater.api.included import WAIT_MS, included
+from headwater.api.key_lookup import answered
 from headwater.api.problems import NotFound
-from headwater.api.views_routes import WAIT_MS, Token, Wait, answered, included
+from headwater.api.views_routes import Token, Wait
 from headwater.views.key_text import named_values
 from search.answers import Bucket, Facet, Hit, Page, Sort
 from search.engine import SearchEngine

@@ -16,6 +16,7 @@ from headwater.views.key_text import columns_of, typed_column
 from views.json_rows import json_rows, json_values
 from views.maintain.group import FILE, Group
 from views.maintain.registry import Registry, State
+from views.maintain.staleness import Stale, stale_views
 from views.plan import Field
 from views.refusals import nearest
 from views.sinks.sink import ViewShape
@@ -33,6 +34,7 @@ class Shapes:
         self._groups: dict[tuple[str, int], Group] = {}
         self._found: dict[str, Group] = {}
         """By view, since the state was last looked at."""
+        self._stale: dict[str, Stale] = {}
         self._state, self._looked_at = State(), float("-inf")
 
     def names(self) -> list[str]:
@@ -42,8 +44,13 @@ class Shapes:
         """What the maintainer last wrote down; looked at now and then, because every request asks for it."""
         if time.monotonic() - self._looked_at > LOOK_S:
             self._state, self._looked_at = self._registry.state(), time.monotonic()
-            self._found = {}
+            self._found, self._stale = {}, stale_views(self._state, self._registry.gaps())
         return self._state
+
+    def stale(self, view: str) -> Stale | None:
+        """Why the view is not what it should be; None while it is."""
+        self.state()
+        return self._stale.get(view)
 
     def store(self, view: str) -> ViewStore:
         return self._group(view).store(view)

@@ -7,7 +7,6 @@ the page and as the one-click of mail programs (RFC 8058), whatever the form say
 from __future__ import annotations
 
 import asyncio
-from html import escape
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
@@ -15,6 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from alerts.refusals import NoSuchSearch
+from headwater.pages.rendering import page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,20 +24,8 @@ if TYPE_CHECKING:
 
 FORM_BYTES_MAX: Final = 10_000
 NOT_FOUND: Final = 404
-_HEADERS: Final = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'",
-    "Referrer-Policy": "no-referrer",
-    "X-Robots-Tag": "noindex",
-}
-_PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Saved searches</title>
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:34em;margin:4em auto;padding:0 1em}}</style>
-</head><body>{body}</body></html>
-"""
-_FORM: Final = """<form method="post"><p>{everything}</p><button>Unsubscribe</button></form>"""
-_EVERYTHING: Final = """<label><input type="checkbox" name="everything"> Send nothing to {target} any more</label>"""
+_HEADERS: Final = {"Referrer-Policy": "no-referrer"}
+"""The address is the token: no page that is opened from here may learn it."""
 
 
 def router(reading: Reading) -> APIRouter:
@@ -48,9 +36,10 @@ def router(reading: Reading) -> APIRouter:
         """A page with a button; it changes nothing."""
         reading.admit_anybody(request)
         try:
-            return _page(asked(await asyncio.to_thread(reading.searches.meant, token)))
+            meant = await asyncio.to_thread(reading.searches.meant, token)
         except NoSuchSearch as error:
-            return _page(f"<p>{escape(error.fact)}.</p>", NOT_FOUND)
+            return _missing(request, error)
+        return _asked(request, [search for search in meant if not search.is_ended])
 
     @routes.post("/{token}", response_class=HTMLResponse)
     async def end(request: Request, token: str) -> HTMLResponse:
@@ -60,23 +49,38 @@ def router(reading: Reading) -> APIRouter:
         try:
             ended = await asyncio.to_thread(reading.searches.unsubscribe, token, everything=everything)
         except NoSuchSearch as error:
-            return _page(f"<p>{escape(error.fact)}.</p>", NOT_FOUND)
-        return _page(f"<p>You are unsubscribed.</p>{_listed(ended)}")
+            return _missing(request, error)
+        said = "We do not tell you of these any more:" if ended else ""
+        return _page(request, "You are unsubscribed", said, ended)
 
     return routes
 
 
-def asked(searches: Sequence[Meant]) -> str:
-    waiting = [search for search in searches if not search.is_ended]
+def _asked(request: Request, waiting: Sequence[Meant]) -> HTMLResponse:
     if not waiting:
-        return "<p>You are unsubscribed already.</p>"
+        return _page(request, "You are unsubscribed already")
     targets = sorted({search.target for search in waiting if search.channel == "email"})
-    everything = _EVERYTHING.format(target=escape(", ".join(targets))) if targets else ""
-    return f"<p>Stop telling you of these saved searches?</p>{_listed(waiting)}{_FORM.format(everything=everything)}"
+    said = "This ends these saved searches. Others of yours go on."
+    return _page(request, "Stop these messages?", said, waiting, targets=targets, asks=True)
 
 
-def _listed(searches: Sequence[Meant]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(search.name)}</li>' for search in searches)}</ul>"
+def _missing(request: Request, error: NoSuchSearch) -> HTMLResponse:
+    return _page(request, "This link does not work", f"{error.fact[:1].upper()}{error.fact[1:]}.", status=NOT_FOUND)
+
+
+def _page(
+    request: Request,
+    heading: str,
+    said: str = "",
+    searches: Sequence[Meant] = (),
+    *,
+    targets: Sequence[str] = (),
+    asks: bool = False,
+    status: int = 200,
+) -> HTMLResponse:
+    names = [search.name for search in searches]
+    shown: dict[str, object] = {"heading": heading, "said": said, "names": names, "targets": targets, "asks": asks}
+    return page(request, "site/unsubscribe.html", status, _HEADERS, **shown)
 
 
 async def _form(request: Request) -> bytes:
@@ -91,7 +95,3 @@ async def _form(request: Request) -> bytes:
 
 def _wants_everything(form: bytes) -> bool:
     return parse_qs(form.decode("utf-8", "replace")).get("everything", [""])[-1] in ("on", "true", "1")
-
-
-def _page(body: str, status: int = 200) -> HTMLResponse:
-    return HTMLResponse(_PAGE.format(body=body), status, _HEADERS)

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from cdc.errors import ConfigurationError
-from cdc.position import Lsn
 from headwater.api.freshness import Freshness
-from headwater.api.problems import NotFound, NotYet
+from headwater.api.included import WAIT_MS, WAIT_MS_MAX, included
+from headwater.api.key_lookup import CACHE, TOKEN, Asked, answered, one_row
 from headwater.views.key_text import named_values
 from views.sinks.cache import lookups
 from views.sinks.cache_reads import LOOKUP_ROWS_MAX
@@ -19,15 +19,11 @@ from views.sinks.cache_reads import LOOKUP_ROWS_MAX
 if TYPE_CHECKING:
     from headwater.api.reading import Reading
 
-CACHE: Final = "cache"
 KEYS_MAX: Final = 1_000
-WAIT_MS_MAX: Final = 30_000
-WAIT_MS: Final = 5_000
-JSON: Final = "application/json"
 
 Token = Annotated[
     str | None,
-    Header(alias="X-Headwater-Token", description="An LSN after a write that the answer has to include."),
+    Header(alias=TOKEN, description="An LSN after a write that the answer has to include."),
 ]
 Wait = Annotated[int, Query(alias="wait_ms", ge=0, le=WAIT_MS_MAX, description="How long to wait for it.")]
 
@@ -80,36 +76,9 @@ def router(reading: Reading) -> APIRouter:
     @routes.get("/{view}/{key:path}")
     async def one(request: Request, view: str, key: str, token: Token = None, wait_ms: Wait = WAIT_MS) -> Response:
         """One row by its key: the value, values separated by commas in the key's order, or name=value pairs."""
-        await reading.admit(request, "read")
-        store = reading.shapes.store(view)
-        words = [key] if len(store.key) == 1 and not key.startswith(f"{store.key[0]}=") else key.split(",")
-        encoded = reading.shapes.key(view, named_values(store, words))
-        fresh = await included(reading, view, CACHE, token, wait_ms)
-        [row] = await reading.cache.rows(reading.source.name, view, [encoded])
-        if row is None:
-            raise NotFound(f"no row of {view} has the key {encoded.decode()}", detail=f"as of commit {fresh.lsn}")
-        return answered({"view": view, "row": msgspec.Raw(row), "freshness": fresh}, fresh.headers())
+        return await one_row(reading, request, Asked(view, key), token, wait_ms)
 
     return routes
-
-
-async def included(reading: Reading, view: str, sink: str, token: str | None, wait_ms: int) -> Freshness:
-    """How fresh the sink is, after it includes what the token stands for. Raises NotYet when it does not in time."""
-    reading.shapes.require(view, sink)
-    if token:
-        lsn = Lsn.parse(token)
-        if not await reading.board.includes(view, sink, lsn, wait_ms / 1000):
-            status = reading.board.status(view, sink)
-            at = status.mark.lsn if status and status.mark else "nothing"
-            raise NotYet(
-                f"the {sink} of {view} does not include {lsn} yet",
-                detail=f"it is at {at} after {wait_ms} ms" + (f": {status.reason}" if status and status.reason else ""),
-                hint="ask again, wait longer (wait_ms), or without the token",
-            )
-    status = reading.board.status(view, sink)
-    if status is None:
-        raise NotYet(f"the {sink} of {view} is not filled yet", hint="headwater views")
-    return Freshness.of(status)
 
 
 def _values(reading: Reading, view: str, key: dict[str, Any] | str | int) -> dict[str, str | None]:
@@ -132,10 +101,6 @@ def _text(value: object) -> str:
 
 
 def _described(reading: Reading, view: str) -> dict[str, object]:
-    state = reading.shapes.state().views[view]
-    sinks = {status.sink: Freshness.of(status) for status in reading.board.statuses() if status.view == view}
-    return {"view": view, "state": state.state.value, "reason": state.reason, "sinks": sinks}
-
-
-def answered(body: object, headers: dict[str, str]) -> Response:
-    return Response(msgspec.json.encode(body), media_type=JSON, headers=headers)
+    state, stale = reading.shapes.state().views[view], reading.shapes.stale(view)
+    sinks = {status.sink: Freshness.of(status, stale) for status in reading.board.statuses() if status.view == view}
+    return {"view": view, "state": state.state.value, "reason": state.reason, "stale": stale, "sinks": sinks}

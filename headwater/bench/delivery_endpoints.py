@@ -13,7 +13,7 @@ import sys
 from contextlib import AsyncExitStack
 from typing import NoReturn
 
-from headwater.demo.webhook_catcher import CaughtWebhook, WebhookCatcher, accept
+from headwater.demo.webhook_catcher import CaughtWebhook, WebhookCatcher
 
 
 async def hang(_caught: CaughtWebhook, _writer: asyncio.StreamWriter) -> NoReturn:
@@ -31,7 +31,7 @@ async def main(endpoints: int, hanging: int, secret: str) -> None:
     async with AsyncExitStack() as open_:
         started = [
             await open_.enter_async_context(
-                WebhookCatcher(secret, hang) if number < hanging else WebhookCatcher(secret, accept, count)
+                WebhookCatcher(secret, hang) if number < hanging else WebhookCatcher(secret, on_caught=count)
             )
             for number in range(endpoints)
         ]

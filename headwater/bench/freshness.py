@@ -2,19 +2,23 @@
 
 A probe changes one order and looks for its new text where an application would: the row in Redis by its key, the
 document in Elasticsearch by a search. The time is from the middle of the commit's round trip to the answer that has it.
-Places are asked every ASK_S, so a figure has half of that on average on top.
+Places are asked every ASK_S, so a figure has half of that on average on top. The warehouse is written at an interval
+of its own (`warehouse.interval_s`): few commits, each at a random moment of it, are timed until its table has them.
 """
 
 from __future__ import annotations
 
+import random
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.dataset as ds
 
 from cdc.capture import Capture
 from cdc.catalog_reader import describe
@@ -32,6 +36,7 @@ from views.maintain.maintainer import Maintainer
 from views.maintain.registry import Registry, Wanted, WantedView
 from views.sinks.cache_keys import CacheKeys
 from views.sinks.lane import LaneState
+from views.sinks.warehouse import CURRENT, WarehouseKind, live_generation, view_folder
 
 if TYPE_CHECKING:
     from views.sinks.sink import ViewShape
@@ -43,6 +48,8 @@ WARM_UP: Final = 10
 SEEN_S_MAX: Final = 60.0
 READY_S_MAX: Final = 600.0
 SINKS: Final = ("cache", "search")
+WAREHOUSE: Final = "warehouse"
+WAREHOUSE_ASK_S: Final = 0.2
 VIEW: Final = "order_card"
 
 Sees = Callable[[str], bool]
@@ -54,6 +61,7 @@ class FreshnessPlan:
     rows: int = 20_000
     commits: int = 100
     rates_per_s: tuple[int, ...] = (50, 500)
+    warehouse_commits: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,39 +71,47 @@ class FreshnessConditions:
     plan: FreshnessPlan
     spark_master: str
     view: str
+    warehouse_interval_s: float
 
 
 def run(bench: Bench, plan: FreshnessPlan) -> dict[str, Any]:
-    found: dict[str, dict[str, Any]] = {name: {} for name in SINKS}
+    found: dict[str, dict[str, Any]] = {name: {} for name in (*SINKS, WAREHOUSE)}
+    interval_s = float(bench.deployment.settings.warehouse.interval_s)
     with database(bench, plan.rows) as (capture, shop):
         versions = conditions.versions(bench.deployment, capture)
-        with _kept(bench, capture) as shape, ExitStack() as closing:
+        with _kept(bench, capture) as (shape, tables), ExitStack() as closing:
             readers = {name: closing.enter_context(_READERS[name](bench, shape)) for name in SINKS}
             for rate in plan.rates_per_s:
                 bench.progress.step(f"single commits while {rate} a second flow")
                 with flow(capture.postgres, plan.rows, rate):
-                    for name, latencies in _probed(shop, readers, plan.commits).items():
+                    for name, latencies in probed(shop, readers, plan.commits).items():
                         found[name][str(rate)] = asdict(latencies)
+                    if plan.warehouse_commits:
+                        bench.progress.step(f"the warehouse, every {interval_s:g} s, while {rate} a second flow")
+                        took = _warehoused(shop, _warehouse(shape, tables), plan.warehouse_commits, interval_s)
+                        found[WAREHOUSE][str(rate)] = asdict(took)
     master = bench.deployment.settings.spark.master
-    return {**found, "conditions": FreshnessConditions(bench.machine, versions, plan, master, _definition())}
+    told = FreshnessConditions(bench.machine, versions, plan, master, _definition(), interval_s)
+    return {**found, "conditions": told}
 
 
 def _definition() -> str:
-    return CARD.replace("as\n", f"with (key = 'id', sinks = '{', '.join(SINKS)}', text = 'note') as\n", 1)
+    return CARD.replace("as\n", f"with (key = 'id', sinks = '{', '.join((*SINKS, WAREHOUSE))}', text = 'note') as\n", 1)
 
 
 @contextmanager
-def _kept(bench: Bench, capture: Capture) -> Iterator[ViewShape]:
-    """The view, kept in its sinks; its shape."""
-    from dataclasses import replace
-
+def _kept(bench: Bench, capture: Capture) -> Iterator[tuple[ViewShape, WarehouseKind]]:
+    """The view, kept in its sinks; its shape, and where its tables are."""
     from views.maintain.group import Group
 
     with tempfile.TemporaryDirectory(prefix="headwater-bench-freshness-") as folder:
         registry = Registry(Path(folder))
         with connect(capture.postgres) as conn:
             registry.want(Wanted({VIEW: WantedView(_definition(), describe(conn, TABLES), time.time(), "bench")}))
-        kinds = sink_kinds(replace(bench.deployment, source=capture.source))
+        kinds = dict(sink_kinds(replace(bench.deployment, source=capture.source)))
+        tables = kinds[WAREHOUSE] = WarehouseKind(
+            f"{folder}/tables", float(bench.deployment.settings.warehouse.interval_s)
+        )
         maintainer = Maintainer(
             bench.spark, capture.kafka, capture.source, registry, limits(bench.deployment.settings), kinds
         )
@@ -105,9 +121,9 @@ def _kept(bench: Bench, capture: Capture) -> Iterator[ViewShape]:
             bench.progress.step("filling the sinks")
             _ready(registry, thread)
             group = Group.load(registry.groups / registry.state().views[VIEW].group)
-            yield group.shape(VIEW, capture.source)
+            yield group.shape(VIEW, capture.source), tables
             registry.want(Wanted())
-            _until(lambda: not registry.state().views, thread, "the view was not removed")
+            until(lambda: not registry.state().views, thread, "the view was not removed")
         finally:
             maintainer.stop.set()
             thread.join(60)
@@ -115,14 +131,14 @@ def _kept(bench: Bench, capture: Capture) -> Iterator[ViewShape]:
 
 def _ready(registry: Registry, thread: threading.Thread) -> None:
     def riding() -> bool:
-        states = [status.state for status in registry.state().sinks if status.sink in SINKS]
-        return len(states) == len(SINKS) and all(state is LaneState.RIDING for state in states)
+        states = [status.state for status in registry.state().sinks]
+        return len(states) > len(SINKS) and all(state is LaneState.RIDING for state in states)
 
-    _until(riding, thread, "the sinks were not filled")
+    until(riding, thread, "the sinks were not filled")
 
 
-def _until(is_so: Callable[[], bool], thread: threading.Thread, otherwise: str) -> None:
-    deadline = time.monotonic() + READY_S_MAX
+def until(is_so: Callable[[], bool], thread: threading.Thread, otherwise: str, timeout_s: float = READY_S_MAX) -> None:
+    deadline = time.monotonic() + timeout_s
     while not is_so():
         if not thread.is_alive() or time.monotonic() > deadline:
             raise ViewError(otherwise, hint="headwater bench freshness --rows 1000")
@@ -144,7 +160,7 @@ def _cache(bench: Bench, shape: ViewShape) -> Iterator[Sees]:
 
 
 @contextmanager
-def _search(bench: Bench, shape: ViewShape) -> Iterator[Sees]:
+def search_reader(bench: Bench, shape: ViewShape) -> Iterator[Sees]:
     engine = SearchEngine.open(bench.deployment.elasticsearch, shape)
     try:
         yield lambda text: engine.count(f'"{text}"') > 0
@@ -152,34 +168,66 @@ def _search(bench: Bench, shape: ViewShape) -> Iterator[Sees]:
         engine.close()
 
 
-_READERS: Final = {"cache": _cache, "search": _search}
+def _warehouse(shape: ViewShape, kind: WarehouseKind) -> Sees:
+    folder = view_folder(kind.folder, shape.source, shape.view)
+
+    def sees(text: str) -> bool:
+        from deltalake import DeltaTable
+
+        table = DeltaTable(folder / f"g{live_generation(folder)}" / CURRENT).to_pyarrow_dataset()
+        return text in table.to_table(columns=["note"], filter=ds.field("id") == PROBED)["note"].to_pylist()
+
+    return sees
 
 
-def _probed(shop: Shop, readers: dict[str, Sees], commits: int) -> dict[str, Latencies]:
+_READERS: Final = {"cache": _cache, "search": search_reader}
+
+
+def probed(shop: Shop, readers: dict[str, Sees], commits: int) -> dict[str, Latencies]:
+    timed(shop, readers, WARM_UP)
+    return {name: Latencies.of(each) for name, each in timed(shop, readers, commits).items()}
+
+
+def timed(shop: Shop, readers: dict[str, Sees], commits: int) -> dict[str, list[float]]:
+    """By reader, how long each commit took to be seen, in milliseconds."""
     took: dict[str, list[float]] = {name: [] for name in readers}
-    for number in range(commits + WARM_UP):
+    for _ in range(commits):
         text = f"probe {time.time_ns()}"
         began = time.monotonic()
         shop.conn.execute("update orders set note = %s where id = %s", [text, PROBED])
         middle = (began + time.monotonic()) / 2
         for name, at in _seen(readers, text).items():
-            if number >= WARM_UP:
-                took[name].append((at - middle) * 1000)
+            took[name].append((at - middle) * 1000)
         time.sleep(PAUSE_S)
-    return {name: Latencies.of(each) for name, each in took.items()}
+    return took
 
 
-def _seen(readers: dict[str, Sees], text: str) -> dict[str, float]:
+def _warehoused(shop: Shop, sees: Sees, commits: int, interval_s: float) -> Latencies:
+    draw, took = random.Random(7), []
+    for _ in range(commits):
+        time.sleep(draw.uniform(0, interval_s))
+        text = f"probe {time.time_ns()}"
+        began = time.monotonic()
+        shop.conn.execute("update orders set note = %s where id = %s", [text, PROBED])
+        middle = (began + time.monotonic()) / 2
+        seen = _seen({WAREHOUSE: sees}, text, WAREHOUSE_ASK_S, SEEN_S_MAX + 2 * interval_s)
+        took.append((seen[WAREHOUSE] - middle) * 1000)
+    return Latencies.of(took)
+
+
+def _seen(
+    readers: dict[str, Sees], text: str, ask_s: float = ASK_S, seen_s_max: float = SEEN_S_MAX
+) -> dict[str, float]:
     """When each reader saw it. They look side by side: one does not wait for the other."""
     found: dict[str, float] = {}
 
     def look(name: str, sees: Sees) -> None:
-        deadline = time.monotonic() + SEEN_S_MAX
+        deadline = time.monotonic() + seen_s_max
         while time.monotonic() < deadline:
             if sees(text):
                 found[name] = time.monotonic()
                 return
-            time.sleep(ASK_S)
+            time.sleep(ask_s)
 
     _side_by_side([threading.Thread(target=look, args=item) for item in readers.items()])
     missing = [name for name in readers if name not in found]

@@ -37,7 +37,7 @@ VERSION: Final = "9.11.1"
 """The newest that runs on Java 17."""
 THREADS: Final = 2
 PASSES: Final = 3
-HEAP_MB: Final = 6_000
+HEAP_MB: Final = 10_000
 TIMEOUT_S: Final = 3_600
 TUNING: Final = f"Lucene Monitor {VERSION}, {THREADS} threads, {PASSES} passes, cell and band terms, rarest terms first"
 HARNESS: Final = Path(__file__).parents[2] / "tests" / "benchmarks" / "LuceneMonitorHarness.java"

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from elasticsearch import Elasticsearch
 
+from headwater.bench import sinks_warehouse
 from headwater.bench.conditions import Machine
 from headwater.bench.progress import Progress
 from headwater.deployment import Deployment
@@ -23,11 +24,14 @@ from search.documents import DocumentBuilder
 from search.index import define
 from views.plan import Field
 from views.sinks.cache_keys import CacheKeys
-from views.sinks.sink import Change, Mark, SinkKind, ViewShape
+from views.sinks.lane import LaneLimits
+from views.sinks.sink import Change, Mark, ViewShape
 from views.sqltypes import named, numeric
 
 CHUNK_ROWS: Final = 5_000
 VIEW: Final = "listing"
+Rate = Callable[[Deployment, ViewShape, Sequence[Change]], float]
+"""Rows a second."""
 _TEXT: Final = "A bright flat with a balcony towards the garden, close to schools, the park and the river. "
 
 
@@ -42,21 +46,22 @@ class SinksConditions:
     machine: Machine
     plan: SinksPlan
     row_bytes: int
-    chunk_rows: int
+    chunk_rows: dict[str, int]
+    """As many are written at a time as when the sink follows its topic."""
+    raw_chunk_rows: int
 
 
 def run(deployment: Deployment, machine: Machine, progress: Progress, plan: SinksPlan) -> dict[str, Any]:
     shape = _shape(f"bench_{secrets.token_hex(4)}")
     changes = [_change(number) for number in range(plan.rows)]
     found: dict[str, Any] = {}
-    for name, raw in _RAW.items():
-        kind = sink_kinds(deployment)[name]
+    for name, (mine, raw) in _SINKS.items():
         ours, theirs = [], []
         for number in range(plan.rounds):
             progress.step(f"{name}, round {number + 1} of {plan.rounds}")
-            theirs.append(plan.rows / raw(deployment, shape, changes))
-            ours.append(plan.rows / _sunk(kind, shape, changes))
-        ratios = [mine / limit for mine, limit in zip(ours, theirs, strict=True)]
+            theirs.append(raw(deployment, shape, changes))
+            ours.append(mine(deployment, shape, changes))
+        ratios = [each / limit for each, limit in zip(ours, theirs, strict=True)]
         found[name] = {
             "rows_per_s": round(median(ours)),
             "raw_rows_per_s": round(median(theirs)),
@@ -64,7 +69,7 @@ def run(deployment: Deployment, machine: Machine, progress: Progress, plan: Sink
             "rounds": [{"rows_per_s": round(o), "raw_rows_per_s": round(t)} for o, t in zip(ours, theirs, strict=True)],
         }
     size = sum(len(change.after or b"") for change in changes) // len(changes)
-    return {**found, "conditions": SinksConditions(machine, plan, size, CHUNK_ROWS)}
+    return {**found, "conditions": SinksConditions(machine, plan, size, _chunks(deployment), CHUNK_ROWS)}
 
 
 def _shape(source: str) -> ViewShape:
@@ -91,17 +96,25 @@ def _change(number: int) -> Change:
     return Change(f'{{"id":{number}}}'.encode(), row.encode(), number)
 
 
-def _sunk(kind: SinkKind, shape: ViewShape, changes: Sequence[Change]) -> float:
-    sink = kind.open(shape, 1)
-    try:
-        sink.prepare()
-        began = time.monotonic()
-        for start in range(0, len(changes), CHUNK_ROWS):
-            sink.apply(changes[start : start + CHUNK_ROWS], Mark("bench", start + CHUNK_ROWS))
-        return time.monotonic() - began
-    finally:
-        sink.drop()
-        sink.close()
+def _chunks(deployment: Deployment) -> dict[str, int]:
+    lanes = LaneLimits().chunk_rows_max
+    return {name: kind.rows_per_apply_max or lanes for name, kind in sink_kinds(deployment).items()}
+
+
+def _sunk(name: str) -> Rate:
+    def sunk(deployment: Deployment, shape: ViewShape, changes: Sequence[Change]) -> float:
+        sink, size = sink_kinds(deployment)[name].open(shape, 1), _chunks(deployment)[name]
+        try:
+            sink.prepare()
+            began = time.monotonic()
+            for start in range(0, len(changes), size):
+                sink.apply(changes[start : start + size], Mark("bench", start + size))
+            return len(changes) / (time.monotonic() - began)
+        finally:
+            sink.drop()
+            sink.close()
+
+    return sunk
 
 
 def _raw_cache(deployment: Deployment, shape: ViewShape, changes: Sequence[Change]) -> float:
@@ -114,13 +127,13 @@ def _raw_cache(deployment: Deployment, shape: ViewShape, changes: Sequence[Chang
             for change in changes[start : start + CHUNK_ROWS]:
                 pipe.set(f"{base}:{change.key.decode()}", change.after or b"")
             pipe.execute()
-        took = time.monotonic() - began
+        rate = len(changes) / (time.monotonic() - began)
         for start in range(0, len(changes), CHUNK_ROWS):
             client.unlink(*(f"{base}:{change.key.decode()}" for change in changes[start : start + CHUNK_ROWS]))
-        return took
+        return rate
 
 
-def _raw_search(deployment: Deployment, shape: ViewShape, changes: Sequence[Change]) -> float:
+def raw_search(deployment: Deployment, shape: ViewShape, changes: Sequence[Change]) -> float:
     """_bulk with documents made beforehand, into an index of the same mapping."""
     definition, index = define(shape), f"{shape.source}-raw"
     builder = DocumentBuilder(definition)
@@ -132,7 +145,7 @@ def _raw_search(deployment: Deployment, shape: ViewShape, changes: Sequence[Chan
             for body in bodies:
                 _sent(client, index, body)
             client.indices.refresh(index=index)
-            return time.monotonic() - began
+            return len(changes) / (time.monotonic() - began)
         finally:
             client.indices.delete(index=index)
 
@@ -147,7 +160,10 @@ def _sent(client: Elasticsearch, index: str, body: bytes) -> None:
     client.perform_request("POST", f"/{index}/_bulk", headers=headers, body=body)
 
 
-_RAW: Final[dict[str, Callable[[Deployment, ViewShape, Sequence[Change]], float]]] = {
-    "cache": _raw_cache,
-    "search": _raw_search,
+_SINKS: Final[dict[str, tuple[Rate, Rate]]] = {
+    "cache": (_sunk("cache"), _raw_cache),
+    "search": (_sunk("search"), raw_search),
+    "warehouse": (sinks_warehouse.filled, sinks_warehouse.raw_filled),
+    "warehouse_merge": (sinks_warehouse.merged, sinks_warehouse.raw_merged),
 }
+"""Ours, and the place's own client."""

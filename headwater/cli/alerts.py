@@ -8,6 +8,7 @@ import typer
 
 from headwater.cli import alerts_checks
 from headwater.cli.output import JsonOption, line, print_json, table
+from headwater.cli.source import acting
 
 if TYPE_CHECKING:
     from alerts.saved_search import SavedSearch
@@ -65,7 +66,8 @@ def add(
 ) -> None:
     """Save a search: it tells of what is committed from now on."""
     searches = open_searches()
-    made = searches.create(owner, {**parse_fields(fields), "view": view, "query": query})
+    with acting("alerts add", owner=owner, view=view):
+        made = searches.create(owner, {**parse_fields(fields), "view": view, "query": query})
     _print_one(searches, made, as_json)
 
 
@@ -82,7 +84,10 @@ def edit(
 ) -> None:
     """Change fields of a saved search: --set frequency=daily --set query='city:lyon'."""
     searches = open_searches()
-    _print_one(searches, searches.update(searches.owner_of(id_), id_, parse_fields(fields)), as_json)
+    changed = parse_fields(fields)
+    with acting("alerts edit", id=id_, fields=sorted(changed)):
+        edited = searches.update(searches.owner_of(id_), id_, changed)
+    _print_one(searches, edited, as_json)
 
 
 def pause(id_: IdArgument, as_json: JsonOption = False) -> None:
@@ -98,7 +103,8 @@ def resume(id_: IdArgument, as_json: JsonOption = False) -> None:
 def remove(id_: IdArgument, as_json: JsonOption = False) -> None:
     """Remove a saved search; what it told stays in its owner's inbox."""
     searches = open_searches()
-    searches.remove(searches.owner_of(id_), id_)
+    with acting("alerts remove", id=id_):
+        searches.remove(searches.owner_of(id_), id_)
     if as_json:
         print_json({"id": id_, "state": "removed"})
     else:
@@ -190,7 +196,9 @@ def open_searches() -> SavedSearches:
 
 def _set(id_: int, fields: dict[str, Any], as_json: bool) -> None:
     searches = open_searches()
-    _print_one(searches, searches.update(searches.owner_of(id_), id_, fields), as_json)
+    with acting("alerts pause" if fields["paused"] else "alerts resume", id=id_):
+        changed = searches.update(searches.owner_of(id_), id_, fields)
+    _print_one(searches, changed, as_json)
 
 
 def _print_one(searches: SavedSearches, search: SavedSearch, as_json: bool) -> None:

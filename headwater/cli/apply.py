@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from headwater.cli.plan import EXIT_REFUSED, FolderArgument, OnlyOption, made, p
 if TYPE_CHECKING:
     from headwater.views.apply import Applied
     from headwater.views.apply import Progress as ViewProgress
+    from headwater.views.place import Place
     from headwater.views.plan_views import ViewsPlan
     from views.maintain.registry import Registry
 
@@ -35,6 +36,15 @@ def apply(
     only: OnlyOption = None,
     rebuild: RebuildOption = None,
     wait: WaitOption = None,
+    review: Annotated[
+        bool, typer.Option("--review", help="Build changed views beside those that are read; say what would change.")
+    ] = False,
+    approve: Annotated[
+        list[str] | None, typer.Option("--approve", metavar="NAME", help="Show a view that waits for it; repeatable.")
+    ] = None,
+    reject: Annotated[
+        list[str] | None, typer.Option("--reject", metavar="NAME", help="Keep what is read instead; repeatable.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Keep the views that are declared. All of them or, when one is refused, none."""
@@ -42,6 +52,9 @@ def apply(
     from headwater.views.place import Place
 
     place = Place.here()
+    if approve or reject:
+        _decided(place, approve or [], reject or [], as_json=as_json)
+        return
     plan, sources = made(place, folder, only or (), rebuild or ())
     _show(plan, as_json=as_json)
     if plan.is_refused:
@@ -51,13 +64,32 @@ def apply(
     if not plan.pending and not drop:
         return
     from cdc.postgres import connect
+    from headwater.audit import audited
 
     deployment = place.deployment
-    with connect(deployment.postgres) as conn:
-        applied = apply_plan(plan, sources, place.registry, conn, deployment.kafka, deployment.source, drop=drop)
+    with audited(deployment, "apply", **_acts(plan, drop=drop)), connect(deployment.postgres) as conn:
+        applied = apply_plan(
+            plan, sources, place.registry, conn, deployment.kafka, deployment.source, drop=drop, review=review
+        )
     if not as_json:
         _told(applied)
     _followed(applied, place.registry, wait=wait, as_json=as_json)
+
+
+def _decided(place: Place, approve: list[str], reject: list[str], *, as_json: bool) -> None:
+    from headwater.audit import audited
+    from headwater.views.apply import decide
+
+    with audited(place.deployment, "apply decide", approve=approve, reject=reject):
+        for views, is_approved in ((approve, True), (reject, False)):
+            if views:
+                decide(place.registry, views, approve=is_approved)
+    if as_json:
+        print_json({"approved": approve, "rejected": reject})
+        return
+    for views, what in ((approve, "readers go over to"), (reject, "readers stay with what they use of")):
+        if views:
+            line(f"{what} {', '.join(views)}")
 
 
 def _show(plan: ViewsPlan, *, as_json: bool) -> None:
@@ -65,6 +97,14 @@ def _show(plan: ViewsPlan, *, as_json: bool) -> None:
         print_json(plan_object(plan))
     else:
         print_plan(plan)
+
+
+def _acts(plan: ViewsPlan, *, drop: bool) -> dict[str, Any]:
+    """What will be done, as the audit log keeps it."""
+    from headwater.views.plan_views import Action
+
+    dropped = [change.name for change in plan.having(Action.DROPPED)] if drop else []
+    return {"views": [change.name for change in plan.pending], "dropped": dropped}
 
 
 def _asked_to_drop(plan: ViewsPlan, *, drop: bool, yes: bool) -> bool:
@@ -121,9 +161,37 @@ def follow(applied: Applied, registry: Registry, *, quiet: bool = False) -> None
                     completed=each.done,
                     total=each.total or None,
                 )
-    stopped = [each for each in found if each.state != "live"]
+    stopped = [each for each in found if each.state not in ("live", "ready")]
     if not quiet:
         table(("view", "state", "reason"), [(each.view, each.state, each.reason) for each in found])
+        _print_reviews(registry, [each.view for each in found if each.state == "ready"])
     if stopped:
         line("change what the reason names, then headwater apply", stderr=True)
         raise typer.Exit(1)
+
+
+def _print_reviews(registry: Registry, views: list[str]) -> None:
+    """What readers would see change, of views that wait for somebody to look."""
+    known = registry.state().views
+    rows = [(view, found) for view in views if (found := known[view].review) is not None]
+    if not rows:
+        return
+    columns = ("view", "rows added", "removed", "changed", "equal", "columns added", "columns removed")
+    counts = [
+        (
+            view,
+            f"{found.added:,}",
+            f"{found.removed:,}",
+            f"{found.changed:,}",
+            f"{found.equal:,}",
+            ", ".join(found.columns_added),
+            ", ".join(found.columns_removed),
+        )
+        for view, found in rows
+    ]
+    table(columns, counts)
+    for _, found in rows:
+        for example in found.examples:
+            line(f"  {example}")
+    names = " ".join(f"--approve {view}" for view, _ in rows)
+    line(f"readers still use what was there: headwater apply {names}, or --reject")

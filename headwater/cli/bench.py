@@ -82,16 +82,19 @@ def freshness(
     rows: Annotated[int, typer.Option("--rows", min=100, help="Orders in the database.")] = 20_000,
     commits: CommitsOption = 100,
     rates: Annotated[str, typer.Option("--rates", help="Changes a second meanwhile, separated by commas.")] = "50,500",
+    warehouse_commits: Annotated[
+        int, typer.Option("--warehouse-commits", min=0, help="Commits timed to the warehouse at each rate; 0: none.")
+    ] = 4,
     here: HereOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """From a commit to what a reader of the cache and of the search index sees, while others flow."""
+    """From a commit to what a reader of the cache, the search index and the warehouse sees, while others flow."""
     from headwater.bench import freshness as bench
     from headwater.bench.place import SERVERS, SINKS
     from headwater.bench.views import Bench
     from headwater.plain import plain
 
-    plan = bench.FreshnessPlan(rows, commits, tuple(int(rate) for rate in rates.split(",")))
+    plan = bench.FreshnessPlan(rows, commits, tuple(int(rate) for rate in rates.split(",")), warehouse_commits)
     with _measuring(here=here, quiet=as_json, servers=SERVERS + SINKS) as (deployment, spark, machine, progress):
         found = bench.run(Bench(deployment, spark, machine, progress), plan)
     if as_json:
@@ -100,10 +103,33 @@ def freshness(
     names = ("min", "p50", "p90", "p99", "max")
     lines = [
         (sink, rate, *(f"{found[sink][rate][f'{name}_ms']:,.0f}" for name in names))
-        for sink in bench.SINKS
+        for sink in (*bench.SINKS, bench.WAREHOUSE)
         for rate in found[sink]
     ]
     table(("commit to sink, ms", "changes/s", *names), lines)
+    _print_machine(found["conditions"].machine)
+
+
+def rebuild(
+    rows: Annotated[int, typer.Option("--rows", min=1_000, help="Orders in the database.")] = 1_000_000,
+    rate: Annotated[int, typer.Option("--rate", min=1, help="Changes a second while it is rebuilt.")] = 200,
+    commits: CommitsOption = 100,
+    here: HereOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """An index filled anew from the view's log beside the one that is read, verified, switched, and gone back to."""
+    from headwater.bench import rebuild as bench
+    from headwater.bench.place import SERVERS, SINKS
+    from headwater.bench.views import Bench
+    from headwater.plain import plain
+
+    with _measuring(here=here, quiet=as_json, servers=SERVERS + SINKS) as (deployment, spark, machine, progress):
+        found = bench.run(Bench(deployment, spark, machine, progress), bench.RebuildPlan(rows, rate, commits))
+    if as_json:
+        print_json(plain(found))
+        return
+    names = [name for name, value in found.items() if isinstance(value, int | float)]
+    table(("figure", "value"), [(name, f"{found[name]:,g}") for name in names])
     _print_machine(found["conditions"].machine)
 
 
@@ -171,22 +197,29 @@ def delivery(
     endpoints: Annotated[int, typer.Option("--endpoints", min=2, help="Endpoints on loopback.")] = 100,
     hanging: Annotated[int, typer.Option("--hanging", min=0, help="Of those, how many never answer.")] = 10,
     backlog: Annotated[int, typer.Option("--backlog", min=1, help="Then so many at once.")] = 5_000,
+    waiting: Annotated[int, typer.Option("--waiting", min=0, help="Beside it for each that hangs.")] = 0,
+    store: Annotated[
+        str, typer.Option("--store", help="memory, or postgres: a server of its own, started for it.")
+    ] = "memory",
     as_json: JsonOption = False,
 ) -> None:
     """Webhooks a second to healthy endpoints on loopback while others hang."""
     from headwater.bench import conditions
     from headwater.bench import delivery as bench
+    from headwater.bench.delivery_stores import database
     from headwater.channels import delivery_limits
     from headwater.plain import plain
     from headwater.settings import load
 
     if hanging >= endpoints:
         raise typer.BadParameter("some endpoint must be healthy", param_hint="--hanging")
+    if store not in ("memory", "postgres"):
+        raise typer.BadParameter("memory or postgres", param_hint="--store")
     settings, progress = load(), _Told(console(stderr=True), quiet=as_json)
-    plan = bench.DeliveryPlan(rate, seconds, endpoints, hanging, backlog)
-    with _ended_in_order():
+    plan = bench.DeliveryPlan(rate, seconds, endpoints, hanging, backlog, waiting)
+    with _ended_in_order(), database(store, settings, progress) as postgres:
         machine = conditions.machine((), settings.stack.java)
-        found = bench.run(machine, progress, delivery_limits(settings), plan)
+        found = bench.run(machine, progress, delivery_limits(settings), plan, postgres)
     if as_json:
         print_json(plain(found))
         return
@@ -234,7 +267,7 @@ def alerts(
     _print_machine(machine)
 
 
-BENCHES: Final[tuple[Callable[..., None], ...]] = (capture, views, freshness, sinks, reads, alerts, delivery)
+BENCHES: Final[tuple[Callable[..., None], ...]] = (capture, views, freshness, sinks, reads, rebuild, alerts, delivery)
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.output import JsonOption, line, print_json, table
-from headwater.cli.source import connected_source
+from headwater.cli.source import acting, connected_source
 
 
 def register(app: typer.Typer) -> None:
@@ -62,7 +62,7 @@ def replay(
         raise ConfigurationError(
             "name deliveries, or --all", detail="one of the two", hint="headwater deliveries list --state dead"
         )
-    with connected_source() as conn:
+    with acting("deliveries replay", ids=ids, all=all_), connected_source() as conn:
         found = try_again(conn, None if all_ else ids)
     missing = sorted(set(ids or ()) - set(found))
     if missing:

@@ -73,6 +73,10 @@ def stop(folder: Path, *, damaged_ok: bool = False) -> bool:
 
 def delete(folder: Path, account: str) -> None:
     """What the stack has written, and nothing else: the folder may be one that the user keeps other things in."""
+    from headwater import audit_store, status_file
+    from headwater.api import shared_secret
+    from headwater.demo import caught_file
+    from headwater.pages import sessions
     from headwater.service.ready import READY_FILE
     from headwater.stack import state as stack_state
     from headwater.stack.account import reachable, unprivileged
@@ -80,11 +84,12 @@ def delete(folder: Path, account: str) -> None:
     lock = stack_state.StackLock(folder)
     if not lock.acquire():
         raise stack_state.already_running(folder)
-    own = (folder / "data", folder / "logs", folder / "views", folder / "warehouse")
+    own = tuple(folder / name for name in ("data", "logs", "views", "alerts", "warehouse", sessions.FOLDER))
     for path in (reachable(folder / "data", unprivileged(account)), *own):
         if path.exists():
             shutil.rmtree(path)
-    for name in (READY_FILE, *stack_state.FILES):
+    files = (*stack_state.FILES, *status_file.FILES, *shared_secret.FILES, *audit_store.FILES)
+    for name in (READY_FILE, caught_file.NAME, *files):
         (folder / name).unlink(missing_ok=True)
     lock.release()
     if not any(folder.iterdir()):

@@ -56,26 +56,12 @@ def _declared(place: Place, file: Path) -> list[ViewPlan]:
 
 
 def _kept(place: Place, view: str) -> dict[str, object]:
-    from cdc.catalog import Catalog, Table
-    from cdc.errors import ConfigurationError, ViewError
-    from headwater.views.kept import Frontiers, open_view
-    from views.definition import parse
-    from views.refusals import nearest
-    from views.sql import plan_view
+    from headwater.views.explained import arranged, planned
+    from headwater.views.kept import Frontiers
 
-    known = place.registry.wanted().views.get(view)
-    if known is None:
-        raise ConfigurationError(
-            f"no view {view}", detail=nearest(view, place.registry.wanted().views), hint="headwater views"
-        )
+    plan = planned(place.registry, view)
     frontiers = Frontiers(place.deployment.kafka, place.deployment.source).look()
-    try:
-        arrangements = open_view(place.registry, frontiers, view).arrangements()
-    except ViewError:  # nothing is kept of it yet: its plan is all there is
-        arrangements = []
-    (definition,) = parse(known.text)
-    plan = plan_view(definition, Catalog.of(Table.parse(row) for row in known.tables))
-    return _object(place, plan, arrangements)
+    return _object(place, plan, arranged(place.registry, frontiers, view))
 
 
 def _object(place: Place, plan: ViewPlan, arrangements: list[Occupied]) -> dict[str, object]:

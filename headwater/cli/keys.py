@@ -12,6 +12,7 @@ import typer
 
 from cdc.errors import ConfigurationError, SourceError
 from headwater.cli.output import JsonOption, line, print_json, table
+from headwater.cli.source import acting
 
 if TYPE_CHECKING:
     from headwater.api.access import ApiKey, KeyStore
@@ -53,8 +54,12 @@ def create(
     """Make a key. Its text is on standard output, alone; it cannot be shown again."""
     now = datetime.now(UTC)
     expires_at = now + parse_time(expires_in) if expires_in else None
-    with _store() as store:
+    with (
+        acting("keys create", scopes=sorted(scope), label=label, expires_at=expires_at, owner=owner) as action,
+        _store() as store,
+    ):
         key, text = store.create(scope, label, expires_at, owner)
+        action.result = {"id": key.id}
     if as_json:
         print_json({"key": text, **_object(key, now)})
         return
@@ -85,7 +90,7 @@ def revoke(
 ) -> None:
     """Make a key worthless; the API notices within 5 s. A second time changes nothing."""
     id_ = key.split("_")[1] if key.startswith("hw_") else key
-    with _store() as store:
+    with acting("keys revoke", id=id_), _store() as store:
         store.revoke(id_)
     if as_json:
         print_json({"id": id_, "state": "revoked"})

@@ -18,7 +18,7 @@ import typer
 from cdc.errors import ConfigurationError, StackError
 from headwater.cli.output import JsonOption, line, print_json_line
 
-COMPONENTS: Final = ("postgres", "kafka", "connect", "elasticsearch", "redis", "headwater")
+COMPONENTS: Final = ("postgres", "kafka", "connect", "elasticsearch", "redis", "views", "api", "headwater")
 BLOCK_BYTES: Final = 65_536
 LINE_BYTES_MAX: Final = 1_000_000
 """A longer line comes out in pieces."""

@@ -19,11 +19,13 @@ def maintain() -> None:
     from headwater.deployment import Deployment
     from headwater.events_log import configure
     from headwater.maintain import Maintenance
+    from headwater.precedence import give_way
     from headwater.settings import load
 
     settings = load()
     deployment = Deployment.resolve(settings)
     configure(settings.log)
+    give_way(settings.views.niceness, settings.views.processors_left)
     stop, begun = threading.Event(), threading.Event()
 
     def asked(_number: int, _frame: object) -> None:

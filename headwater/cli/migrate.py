@@ -9,7 +9,7 @@ import typer
 from headwater.cli.output import JsonOption, line, print_json
 
 if TYPE_CHECKING:
-    from cdc.addresses import PostgresAddress, Source
+    from headwater.deployment import Deployment
     from headwater.migrate import MigrationStatus
 
 SqlOption = Annotated[bool, typer.Option("--sql", help="Print the SQL for a fresh database instead of running it.")]
@@ -27,12 +27,15 @@ def register(app: typer.Typer) -> None:
 def up(revision: UpRevision = "head", sql: SqlOption = False, as_json: JsonOption = False) -> None:
     """Bring the schema to the newest revision. A second run changes nothing."""
     from headwater import migrate
+    from headwater.audit import audited
 
     if sql:
         typer.echo(migrate.script(revision))
         return
-    address, _ = _where()
-    _show(migrate.migrate(address, revision), as_json=as_json)
+    deployment = _where()
+    with audited(deployment, "migrate up", revision=revision):
+        found = migrate.migrate(deployment.postgres, revision)
+    _show(found, as_json=as_json)
 
 
 def down(revision: DownRevision = "base", as_json: JsonOption = False) -> None:
@@ -40,28 +43,31 @@ def down(revision: DownRevision = "base", as_json: JsonOption = False) -> None:
     from cdc.postgres import connect
     from cdc.slots import observe, refuse_in_use
     from headwater import migrate
+    from headwater.audit import audited
 
-    address, source = _where()
-    with connect(address) as conn:
-        refuse_in_use(observe(conn, source))
-    _show(migrate.downgrade(address, revision), as_json=as_json)
+    deployment = _where()
+    with connect(deployment.postgres) as conn:
+        refuse_in_use(observe(conn, deployment.source))
+    with audited(deployment, "migrate down", revision=revision):
+        found = migrate.downgrade(deployment.postgres, revision)
+    _show(found, as_json=as_json)
 
 
 def status(as_json: JsonOption = False) -> None:
     """Which revision the database is at."""
     from headwater import migrate
 
-    address, _ = _where()
-    _show(migrate.status(address), as_json=as_json)
+    _show(migrate.status(_where().postgres), as_json=as_json)
 
 
-def _where() -> tuple[PostgresAddress, Source]:
+def _where() -> Deployment:
     """A database of the user's own is migrated whether or not the embedded stack runs."""
     from headwater.deployment import Deployment
     from headwater.settings import load
+    from headwater.stack.state import StackState
 
     settings = load()
-    return settings.postgres.address() or Deployment.resolve(settings).postgres, settings.named_source
+    return Deployment.resolve(settings) if settings.postgres.embedded else Deployment.of(settings, StackState())
 
 
 def _show(found: MigrationStatus, *, as_json: bool) -> None:

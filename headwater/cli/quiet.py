@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.output import JsonOption, line, print_json, table
-from headwater.cli.source import connected_source
+from headwater.cli.source import acting, connected_source
 
 if TYPE_CHECKING:
     from alerts.quiet import Stretch
@@ -28,7 +28,7 @@ def begin(view: ViewOption = "", reason: ReasonOption = "", as_json: JsonOption 
     """From now on nobody is told, until `headwater quiet end`. What is committed before this returns is still told."""
     from alerts import quiet
 
-    with connected_source() as conn:
+    with acting("quiet begin", view=view, reason=reason), connected_source() as conn:
         made = quiet.begin(conn, view or None, reason)
     if as_json:
         print_json(made)
@@ -40,7 +40,7 @@ def end(view: ViewOption = "", as_json: JsonOption = False) -> None:
     """Alerts tell again; what was committed meanwhile stays untold."""
     from alerts import quiet
 
-    with connected_source() as conn:
+    with acting("quiet end", view=view), connected_source() as conn:
         ended = quiet.end(conn, view or None)
     if as_json:
         print_json({"ended": ended})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import psycopg
+
+    from headwater.audit import Action
 
 
 @contextmanager
@@ -19,3 +21,14 @@ def connected_source() -> Iterator[psycopg.Connection]:
     with connected(Deployment.resolve(load()).postgres) as conn:
         conn.execute("set time zone 'UTC'")
         yield conn
+
+
+@contextmanager
+def acting(verb: str, **arguments: Any) -> Iterator[Action]:
+    """Around what a verb changes: the audit log tells of it."""
+    from headwater.audit import audited
+    from headwater.deployment import Deployment
+    from headwater.settings import load
+
+    with audited(Deployment.resolve(load()), verb, **arguments) as action:
+        yield action

@@ -71,7 +71,12 @@ def _detached(settings: Settings, words: list[str]) -> None:
     except BaseException:  # Ctrl-C, too: what nobody waits for any more must not come up later
         child.terminate()
         raise
-    line(f"up: http://{settings.http.host}:{settings.http.port}/ (process {child.pid}); headwater down stops it")
+    url = f"http://{settings.http.host}:{settings.http.port}/"
+    line(f"up: {url} (process {child.pid}); headwater down stops it")
+    if "--demo" in words:
+        from headwater.service.service import pages_line
+
+        line(pages_line(url))
 
 
 def _last_words(file: Path, lines: int = 12) -> str:

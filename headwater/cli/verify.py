@@ -13,13 +13,12 @@ from headwater.cli.output import JsonOption, console, duration_text, line, print
 
 if TYPE_CHECKING:
     from headwater.views.place import Place
-    from headwater.views.verify import OnRows, Verified, Verifier
+    from headwater.views.verify import OnRows, Verified
     from headwater.views.verify_sinks import SinkVerified
-    from views.sinks.sink import SinkKind
+    from headwater.views.verify_view import ViewVerified
 
 EXAMPLES: Final = 5
-FILLED_S_MAX: Final = 60.0
-POLL_S: Final = 0.5
+RUNS: Final = 20
 _TEXT_MAX: Final = 400
 
 
@@ -27,6 +26,7 @@ _TEXT_MAX: Final = 400
 class How:
     examples: int
     lock: bool
+    sinks: bool
     as_json: bool
 
 
@@ -37,34 +37,76 @@ def register(app: typer.Typer) -> None:
 def verify(
     views: Annotated[list[str] | None, typer.Argument(metavar="VIEW…", show_default=False)] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every view that is kept.")] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Build views that differ again, then verify them.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Write rows again that sinks have wrong; build views again that differ."),
+    ] = False,
     lock: Annotated[
         bool, typer.Option("--lock", help="Hold writers up for a moment to settle rows that never stand still.")
     ] = False,
     sinks: Annotated[bool, typer.Option(help="Compare what is in the sinks, too.")] = True,
+    sink: Annotated[str, typer.Option("--sink", metavar="SINK", help="With --generation: whose.")] = "",
+    generation: Annotated[
+        int | None, typer.Option("--generation", metavar="N", min=1, help="One generation of a sink, read or not.")
+    ] = None,
     examples: Annotated[int, typer.Option("--examples", metavar="N", min=0, help="Rows to show.")] = EXAMPLES,
+    history: Annotated[bool, typer.Option("--history", help="What was verified, and what is wrong now.")] = False,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, help="Of the history: how many runs.")] = RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Compare every row with the same SQL in Postgres, while both go on. Exit code 1 when they differ."""
+    from headwater.cli.verify_history import print_history
     from headwater.views.place import Place
-    from headwater.views.verify import Verifier
 
     place = Place.here()
-    deployment = place.deployment
-    verifier = Verifier(deployment.postgres, deployment.kafka, deployment.source, place.registry)
-    how = How(examples, lock, as_json)
+    if generation is not None:
+        _generation(place, views or [], sink, generation, as_json=as_json)
+        return
+    if history:
+        print_history(place, views or [], last, as_json=as_json)
+        return
+    how = How(examples, lock, sinks, as_json)
     names = _names(place, views or [], all_=all_)
     paused = [name for name in names if repair and _is_paused(place, name)]
-    found = {name: _one(verifier, name, how) for name in names if name not in paused}
-    broken = [*paused, *(name for name, each in found.items() if not each.is_equal)]
-    if repair and broken:
-        found |= _repaired(place, verifier, broken, how)
-    sunk = [each for name in names for each in _sinks(place, name, how)] if sinks else []
-    is_equal = all(each.is_equal for each in found.values()) and all(each.is_equal for each in sunk)
+    found = {name: _one(place, name, how) for name in names if name not in paused}
+    if repair:
+        broken = [name for name, each in found.items() if each.view is not None and not each.view.is_equal]
+        found |= _built_again(place, [*paused, *broken], how)
+        found |= {name: _written_again(place, name, each, how) for name, each in found.items() if not each.is_equal}
+    is_equal = all(each.is_equal for each in found.values())
     if as_json:
-        told = [_object(each) for each in found.values()]
-        print_json({"is_equal": is_equal, "views": told, "sinks": [_sink_object(each) for each in sunk]})
+        told = [_object(each.view) for each in found.values() if each.view is not None]
+        sunk = [_sink_object(sink) for each in found.values() for sink in each.sinks]
+        print_json({"is_equal": is_equal, "views": told, "sinks": sunk})
     if not is_equal:
+        if not as_json and not repair:
+            line(f"headwater verify {' '.join(names)} --repair", stderr=True)
+        raise typer.Exit(1)
+
+
+def _generation(place: Place, views: list[str], sink: str, number: int, *, as_json: bool) -> None:
+    """One generation of one sink of one view, before readers go over to it or after they left it."""
+    from cdc.errors import ConfigurationError
+    from headwater.rebuilds import sinks_of
+    from headwater.sinks import sink_kinds
+    from headwater.views.checking import check
+
+    if len(views) != 1 or not sink:
+        raise ConfigurationError(
+            "name one view and its sink", hint="headwater verify listing_card --sink search --generation 2"
+        )
+    [name] = sinks_of(place, views[0], [sink])
+    deployment = place.deployment
+    kind = sink_kinds(deployment)[name]
+    found = check(deployment.postgres, deployment.kafka, deployment.source, place.registry, kind, views[0], number)
+    if as_json:
+        print_json({"is_equal": found.is_equal, "checked": found})
+    else:
+        verdict = ("equal", "green") if found.is_equal else ("DIFFERENT", "bold red")
+        line((f"generation {number} of the {sink} of {views[0]}: ", "bold"), verdict, f", {found.rows:,} rows")
+        if found.detail:
+            line(f"  {found.detail}")
+    if not found.is_equal:
         raise typer.Exit(1)
 
 
@@ -82,50 +124,54 @@ def _is_paused(place: Place, view: str) -> bool:
     return status is not None and status.state == "paused"
 
 
-def _one(verifier: Verifier, view: str, how: How) -> Verified:
+def _one(place: Place, view: str, how: How) -> ViewVerified:
+    from headwater.audit import os_actor
+    from headwater.views.verify_history import Why
+    from headwater.views.verify_view import Asking, verify_view
+
     with _progress(view, hidden=how.as_json) as on_rows:
-        found = verifier.verify(view, examples=how.examples, lock=how.lock, on_rows=on_rows)
+        return verify_view(
+            place,
+            view,
+            Asking(Why.ON_DEMAND, os_actor(), how.examples, how.lock),
+            with_sinks=how.sinks,
+            on_rows=on_rows,
+            on_view=(lambda _: None) if how.as_json else _print,
+            on_sink=(lambda _: None) if how.as_json else _print_sink,
+        )
+
+
+def _built_again(place: Place, views: list[str], how: How) -> dict[str, ViewVerified]:
+    """From the log, and published as a difference: readers never see a gap."""
+    from headwater.audit import audited
+    from headwater.cli.apply import follow
+    from headwater.views.apply import apply_again, nobody
+
+    if not views:
+        return {}
+    if not place.registry.is_kept():
+        raise nobody(place.registry.state())
     if not how.as_json:
-        _print(found)
-    return found
+        line(f"building again: {', '.join(views)}")
+    with audited(place.deployment, "verify --repair", views=views):
+        follow(apply_again(place.registry, views), place.registry, quiet=how.as_json)
+    return {view: _one(place, view, how) for view in views}
 
 
-def _sinks(place: Place, view: str, how: How) -> Iterator[SinkVerified]:
-    """Every place that the view is written to, against the view's topic."""
-    from headwater.sinks import sink_kinds
-    from headwater.views.kept import Frontiers, open_view
-    from headwater.views.verify_sinks import verify_sink
-    from views.maintain.publisher import view_topic
-    from views.sinks.following import ViewTopic
+def _written_again(place: Place, view: str, found: ViewVerified, how: How) -> ViewVerified:
+    """Rows that only sinks have wrong, one by one; then all is compared once more."""
+    from headwater.audit import audited, os_actor
+    from headwater.cli.repair import print_repaired
+    from headwater.views.repair import repair_keys
 
-    deployment = place.deployment
-    kept = open_view(place.registry, Frontiers(deployment.kafka, deployment.source).look(), view)
-    topic = ViewTopic(deployment.kafka, view_topic(deployment.source, view))
-    for name, kind in sink_kinds(deployment).items():
-        if name not in kept.group.declared[view].sinks or not kind.holds_rows:
-            continue
-        sink = kind.open(kept.group.shape(view, deployment.source), _filled(kind, deployment.source.name, view))
-        try:
-            found = verify_sink(name, sink, kept.store, topic, how.examples)
-        finally:
-            sink.close()
-        if not how.as_json:
-            _print_sink(found)
-        yield found
-
-
-def _filled(kind: SinkKind, source: str, view: str) -> int:
-    """The generation that readers use; waits for the first one, which may be on its way."""
-    import time
-
-    from cdc.errors import ViewError
-
-    deadline = time.monotonic() + FILLED_S_MAX
-    while (generation := kind.current(source, view)) is None:
-        if time.monotonic() > deadline:
-            raise ViewError(f"the {kind.name} of {view} is not filled", hint=f"headwater views {view}")
-        time.sleep(POLL_S)
-    return generation
+    keys = found.wrong_in_sinks()
+    if not keys or (found.view is not None and not found.view.is_equal):
+        return found
+    with audited(place.deployment, "verify --repair", view=view, keys=keys):
+        repaired = repair_keys(place, view, [key.encode() for key in keys], os_actor())
+    if not how.as_json:
+        print_repaired(repaired)
+    return _one(place, view, how)
 
 
 def _sink_object(found: SinkVerified) -> dict[str, object]:
@@ -141,19 +187,6 @@ def _print_sink(found: SinkVerified) -> None:
         line(f"  {found.missing:,} missing, {found.extra:,} extra, {found.different:,} different")
         for each in found.examples:
             line(f"  {each}")
-
-
-def _repaired(place: Place, verifier: Verifier, views: list[str], how: How) -> dict[str, Verified]:
-    """Built again from the log, and published as a difference: readers never see a gap."""
-    from headwater.cli.apply import follow
-    from headwater.views.apply import apply_again, nobody
-
-    if not place.registry.is_kept():
-        raise nobody(place.registry.state())
-    if not how.as_json:
-        line(f"building again: {', '.join(views)}")
-    follow(apply_again(place.registry, views), place.registry, quiet=how.as_json)
-    return {view: _one(verifier, view, how) for view in views}
 
 
 @contextmanager

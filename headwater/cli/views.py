@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from headwater.views.place import Place
     from headwater.views_status import SinkLine
     from views.maintain.publisher import Frontier
+    from views.maintain.staleness import Stale
 
 STYLES: Final = {
     **dict.fromkeys(("live", "riding"), "green"),
     **dict.fromkeys(("paused", "failed", "down"), "bold red"),
     **dict.fromkeys(("building", "waiting", "following", "filling"), "yellow"),
 }
-SINK_COLUMNS: Final = ("view", "sink", "state", "to come", "commit to view", "view to sink", "refused", "reason")
+SINK_COLUMNS: Final = ("view", "sink", "state", "to come", "commit to view", "view to sink", "incomplete", "reason")
 
 
 def register(app: typer.Typer) -> None:
@@ -39,6 +40,7 @@ class ViewLine:
     lsn: str
     group: str
     reason: str
+    stale: Stale | None = None
 
 
 def views(
@@ -64,16 +66,21 @@ def views(
     if names and sinks:
         line("")
         table(SINK_COLUMNS, [_sink_row(each) for each in sinks], styles=STYLES)
+    for each in lines:
+        if each.stale is not None:
+            line((f"{each.view} is stale", "bold red"), f": {each.stale.reason}")
     if not is_kept:
         line("no process keeps the views: headwater up", stderr=True)
 
 
 def look(place: Place) -> list[ViewLine]:
     from headwater.views.kept import Frontiers
+    from views.maintain.staleness import stale_views
 
     registry, deployment = place.registry, place.deployment
     state, frontiers = registry.state(), Frontiers(deployment.kafka, deployment.source).look()
     now_s, found = time.time(), []
+    stale = stale_views(state, registry.gaps())
     for name in sorted(registry.wanted().views):
         status, frontier = state.views.get(name), frontiers.get(name)
         rows, size = _held(place, frontiers, name)
@@ -88,6 +95,7 @@ def look(place: Place) -> list[ViewLine]:
                 frontier.lsn if frontier else "",
                 (frontier.group if frontier else "") or (status.group if status else ""),
                 status.reason if status else "",
+                stale.get(name),
             )
         )
     return found
@@ -113,7 +121,7 @@ def _behind_s(frontier: Frontier | None, now_s: float) -> float | None:
 def _sink_row(each: SinkLine) -> tuple[object, ...]:
     view_ms, sink_ms = (("" if ms is None else duration_text(ms / 1000)) for ms in (each.view_ms, each.sink_ms))
     to_come = f"{each.behind_changes:,}"
-    return each.view, each.sink, each.state, to_come, view_ms, sink_ms, each.refused or "", each.reason
+    return each.view, each.sink, each.state, to_come, view_ms, sink_ms, each.incomplete or "", each.reason
 
 
 def _row(each: ViewLine) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -96,6 +96,14 @@ class AsyncClient:
             highlight=highlight,
         )
         return await self._ask(wanted)
+
+    async def story(self, view: str, key: Key, /, *, last: int | None = None, causes: bool = False) -> dict[str, Any]:
+        """Every kept version of a row, as the API tells it (docs/api.md); `causes` takes a key of scope admin."""
+        return await self._ask(asking.story(view, key, last=last, causes=causes))
+
+    async def diff(self, view: str, /, from_: str, to: str = "now") -> dict[str, Any]:
+        """What was added, removed and changed between two instants, LSNs or positions."""
+        return await self._ask(asking.diff(view, from_, to))
 
     async def views(self) -> list[View]:
         return await self._ask(asking.views())

@@ -128,6 +128,17 @@ def views() -> Ask[list[View]]:
     return Ask("GET", "v1/views", lambda told: [View.read(each) for each in told["views"]])
 
 
+def story(view: str, key: Key, *, last: int | None, causes: bool) -> Ask[dict[str, Any]]:
+    given = _key(key)
+    named = given if isinstance(given, str) else ",".join(f"{name}={value}" for name, value in given.items())
+    params = {**({"last": str(last)} if last else {}), **({"causes": "true"} if causes else {})}
+    return Ask("GET", f"{_view(view)}/{quote(named, safe='')}/story", dict, params=params)
+
+
+def diff(view: str, from_: str, to: str) -> Ask[dict[str, Any]]:
+    return Ask("GET", f"{_view(view)}/diff", dict, params={"from": from_, "to": to})
+
+
 def changes_path(view: str) -> str:
     return f"{_view(view)}/changes"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -102,6 +102,14 @@ class Client:
             highlight=highlight,
         )
         return self._ask(wanted)
+
+    def story(self, view: str, key: Key, /, *, last: int | None = None, causes: bool = False) -> dict[str, Any]:
+        """Every kept version of a row, as the API tells it (docs/api.md); `causes` takes a key of scope admin."""
+        return self._ask(asking.story(view, key, last=last, causes=causes))
+
+    def diff(self, view: str, /, from_: str, to: str = "now") -> dict[str, Any]:
+        """What was added, removed and changed between two instants, LSNs or positions."""
+        return self._ask(asking.diff(view, from_, to))
 
     def views(self) -> list[View]:
         """Every view with its sinks and how fresh each is."""

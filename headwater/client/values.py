@@ -22,6 +22,8 @@ class Freshness:
     """From that commit to when the sink had it."""
     state: str
     generation: int
+    stale: str | None = None
+    """Why the view misses changes, or is late; None while it is what it should be."""
 
     @classmethod
     def read(cls, told: Values) -> Freshness:
@@ -33,6 +35,7 @@ class Freshness:
             None if lag_ms is None else float(lag_ms),
             told["state"],
             told["generation"],
+            told.get("stale"),
         )
 
 

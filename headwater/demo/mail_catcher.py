@@ -8,18 +8,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default as parsing
 from typing import Final
 
-from headwater.demo.webhook_catcher import LOOPBACK
+from headwater.demo.catcher import Catcher
 
-KEPT_MAX: Final = 1_000
 MAIL_BYTES_MAX: Final = 10_000_000
 _OK: Final = "250 OK"
 
@@ -38,48 +35,20 @@ class CaughtMail:
 
 
 @dataclass(slots=True)
-class MailCatcher:
+class MailCatcher(Catcher[CaughtMail]):
     answers: Mapping[str, str] = field(default_factory=dict)
     """What to say instead of 250, by verb: RCPT, MAIL, DATA, END (after the content), AUTH; `hang` never answers."""
     context: ssl.SSLContext | None = None
     """With it STARTTLS is offered, or TLS from the start when `implicit_tls`."""
     implicit_tls: bool = False
     login: tuple[str, str] | None = None
-    on_caught: Callable[[CaughtMail], None] = lambda caught: None
-    caught: deque[CaughtMail] = field(default_factory=lambda: deque(maxlen=KEPT_MAX))
-    port: int = 0
-    _server: asyncio.Server | None = None
-    _open: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def start(self, port: int = 0) -> MailCatcher:
-        tls = self.context if self.implicit_tls else None
-        self._server = await asyncio.start_server(self._serve, LOOPBACK, port, ssl=tls)
-        self.port = int(self._server.sockets[0].getsockname()[1])
-        return self
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        return self.context if self.implicit_tls else None
 
-    async def close(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-
-    async def __aenter__(self) -> MailCatcher:
-        return self if self._server else await self.start()
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ssl.SSLError):
-                await _Conversation(self, reader, writer, self.implicit_tls).run()
-        finally:
-            self._open.discard(task)
-            writer.close()
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _Conversation(self, reader, writer, self.implicit_tls).run()
 
 
 @dataclass(slots=True)
@@ -133,8 +102,7 @@ class _Conversation:
         answer = self.catcher.answers.get("END", _OK)
         if answer.startswith("2"):
             caught = CaughtMail(self.sender, self.to, bytes(content), self.encrypted, self.user)
-            self.catcher.caught.append(caught)
-            self.catcher.on_caught(caught)
+            self.catcher.keep(caught)
         await self._say(answer)
 
     def _greeting(self, verb: str) -> str:

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 OWNER: Final = "demo"
+CURRENCY: Final = "€"
+VISITOR: Final = "visitor@example.org"
+WAYS: Final = ("webhook", "email", "feed")
+"""How each of the searches is told, where there is such a way; by the feed where there is none."""
 SEARCHES: Final[tuple[Mapping[str, Any], ...]] = (
     {
         "view": "listing_search",

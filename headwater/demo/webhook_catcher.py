@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from alerts.channels.signature import is_genuine
+from headwater.demo.catcher import LOOPBACK, Catcher
 
-KEPT_MAX: Final = 1_000
 BODY_BYTES_MAX: Final = 2_000_000
-LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,51 +40,17 @@ async def accept(_caught: CaughtWebhook, writer: asyncio.StreamWriter) -> None:
 
 
 @dataclass(slots=True)
-class WebhookCatcher:
+class WebhookCatcher(Catcher[CaughtWebhook]):
     secret: str = field(default="", repr=False)
     answer: Answer = accept
-    on_caught: Callable[[CaughtWebhook], None] = lambda caught: None
-    caught: deque[CaughtWebhook] = field(default_factory=lambda: deque(maxlen=KEPT_MAX))
-    connections: int = 0
-    """Ever made."""
-    port: int = 0
-    _server: asyncio.Server | None = None
-    _open: set[asyncio.Task[None]] = field(default_factory=set)
-
-    async def start(self, port: int = 0) -> WebhookCatcher:
-        self._server = await asyncio.start_server(self._serve, LOOPBACK, port)
-        self.port = int(self._server.sockets[0].getsockname()[1])
-        return self
-
-    async def close(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-
-    async def __aenter__(self) -> WebhookCatcher:
-        return self if self._server else await self.start()
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self.close()
 
     @property
     def url(self) -> str:
         return f"http://{LOOPBACK}:{self.port}/hook"
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        self.connections += 1
-        try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-                while not writer.is_closing():
-                    await self._serve_one(reader, writer)
-        finally:
-            self._open.discard(task)
-            writer.close()
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not writer.is_closing():
+            await self._serve_one(reader, writer)
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -98,8 +61,7 @@ class WebhookCatcher:
             raise ValueError(size)
         body = await reader.readexactly(size)
         caught = CaughtWebhook(head[0].split(" ")[1], headers, body, self._is_genuine(headers, body))
-        self.caught.append(caught)
-        self.on_caught(caught)
+        self.keep(caught)
         await self.answer(caught, writer)
         await writer.drain()
 

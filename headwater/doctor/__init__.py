@@ -44,7 +44,7 @@ def _made(check: Check, settings: Settings) -> list[Finding]:
     try:
         return check(settings)
     except HeadwaterError as error:
-        detail = f"{error.fact}: {error.detail}" if error.detail else error.fact
+        detail = error.summary
         return [Finding("fail", name, detail, error.hint)]
     except Exception as error:
         told = " ".join(str(error).split())

@@ -1,1 +1,1 @@
-"""Over HTTP: the live page, the status, health and metrics."""
+"""Over HTTP: the pages, the status, health and metrics."""

@@ -6,12 +6,11 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from fastapi import FastAPI, Response
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -19,8 +18,12 @@ from cdc.changelog import ChangeLog
 from cdc.findings import Finding
 from cdc.guardian import GuardianCollector
 from headwater import __version__
+from headwater.api import key_lookup
+from headwater.demo.caught_file import CaughtFile
 from headwater.http.feed import Feed
 from headwater.http.metrics import StatusCollector
+from headwater.pages import front, site, static_files
+from headwater.pages.console import Console
 from headwater.plain import plain
 
 if TYPE_CHECKING:
@@ -32,19 +35,25 @@ STATUS_AGE_S_MAX: Final = 30.0
 """The watch looks every second; while it starts a dead server again it does not, and what it saw before counts less."""
 SERVICE_UNAVAILABLE: Final = 503
 
+DOORS: Final = (
+    front.Door(
+        "search", "Search and alerts", "Find rows of a view, save the search, and be told when something matches it."
+    ),
+)
+
 
 def make_app(server: PageServer) -> FastAPI:
     app = FastAPI(title="Headwater", version=__version__, docs_url="/docs", redoc_url=None)
     server.reading.register(app)
+    app.include_router(static_files.router())
+    site.register(app, server.reading)
     registry = CollectorRegistry()
     guardian = GuardianCollector()
     registry.register(guardian)
     registry.register(StatusCollector(server))
     feed = Feed(ChangeLog(server.deployment.kafka, server.deployment.source), server.stopping)
-
-    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    def page() -> str:
-        return resources.files("headwater.http").joinpath("page.html").read_text(encoding="utf-8")
+    app.include_router(front.router(DOORS))
+    Console(server, feed).register(app)
 
     @app.get("/livez")
     def livez() -> dict[str, str]:
@@ -67,6 +76,11 @@ def make_app(server: PageServer) -> FastAPI:
             return Response(b'{"detail":"not looked yet"}', SERVICE_UNAVAILABLE, media_type="application/json")
         return Response(msgspec.json.encode(plain(server.status)), media_type="application/json")
 
+    @app.get("/demo/caught")
+    def caught() -> dict[str, list[str]]:
+        """The webhooks and mails that the demo's saved searches sent to this machine, the newest last."""
+        return {"caught": CaughtFile(server.deployment.settings.data_folder).read()}
+
     @app.get("/metrics", include_in_schema=False)
     def metrics() -> Response:
         if server.status and server.status.slot:
@@ -74,10 +88,12 @@ def make_app(server: PageServer) -> FastAPI:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/v1/live")
-    async def live() -> StreamingResponse:
-        """Server-sent events: `status` each second and `changes` as they come down the log."""
+    async def live(request: Request) -> StreamingResponse:
+        """Server-sent events: `status` each second and `changes` as they come down the log, with their rows."""
+        await server.reading.admit(request, "admin")
         return StreamingResponse(_events(server, feed, server.stopping), media_type="text/event-stream")
 
+    key_lookup.shorten(app, server.reading)  # last: it has to know all routes
     return app
 
 

@@ -28,6 +28,9 @@ class StatusCollector(Collector):
         for server in status.servers:
             up.add_metric([server.name], float(server.running))
         yield up
+        gaps = GaugeMetricFamily("headwater_gaps", "Known gaps in the log of this era", labels=["source"])
+        gaps.add_metric([status.source], len(status.gaps))
+        yield gaps
         yield from _views(status)
         if status.log is None:
             return
@@ -57,15 +60,23 @@ def _sinks(status: Status) -> Iterable[Metric]:
         "headwater_sink_lag_milliseconds", "What the last commit took, hop by hop", labels=[*labels, "hop"]
     )
     refused = CounterMetricFamily("headwater_sink_refused", "Changes that the sink would not take", labels=labels)
+    held = GaugeMetricFamily("headwater_sink_incomplete_keys", "Keys that open dead letters hold", labels=labels)
     for sink in status.views.sinks:
         named = [sink.view, sink.sink]
         up.add_metric([*named, sink.state], float(sink.state in ("riding", "following")))
         left.add_metric(named, sink.behind_changes)
         refused.add_metric(named, sink.refused)
+        held.add_metric(named, sink.incomplete)
         for hop, took_ms in (("view", sink.view_ms), ("sink", sink.sink_ms)):
             if took_ms is not None:
                 hops.add_metric([*named, hop], took_ms)
-    yield from (up, left, hops, refused)
+    yield from (up, left, hops, refused, held)
+    wrong = GaugeMetricFamily(
+        "headwater_wrong_rows", "Rows known to be wrong, in a view or a sink", labels=["view", "place"]
+    )
+    for found in status.views.wrong:
+        wrong.add_metric([found.view, found.place], found.rows)
+    yield wrong
 
 
 def _views(status: Status) -> Iterable[Metric]:
@@ -73,11 +84,15 @@ def _views(status: Status) -> Iterable[Metric]:
     behind = GaugeMetricFamily(
         "headwater_view_behind_seconds", "Since the last commit that the view includes", labels=["view"]
     )
+    stale = GaugeMetricFamily(
+        "headwater_view_stale", "1 while the view lacks changes or is late", labels=["view", "gap"]
+    )
     for view in status.views.views:
         live.add_metric([view.name, view.state], float(view.state == "live"))
+        stale.add_metric([view.name, str(view.stale is not None and view.stale.is_gap)], float(view.stale is not None))
         if view.behind_s is not None:
             behind.add_metric([view.name], view.behind_s)
-    yield from (live, behind)
+    yield from (live, behind, stale)
     yield from _sinks(status)
     epochs = status.views.epochs
     for name, help_, value in (

@@ -1,4 +1,4 @@
-"""The HTTP server inside `headwater up`: a live page, the status as JSON, health for probes, metrics for Prometheus."""
+"""The HTTP server of `headwater serve`: the API, the pages, the status as JSON, health for probes, metrics."""
 
 from __future__ import annotations
 
@@ -33,8 +33,12 @@ def require_port(wanted: HttpSettings) -> None:
         )
 
 
+def page_url(wanted: HttpSettings) -> str:
+    return f"http://{wanted.host}:{wanted.port}/"
+
+
 class PageServer:
-    """Serves the status that the watch last saw; asking it costs the servers nothing."""
+    """Serves the status that it was last given, by `headwater serve`; asking it costs the servers nothing."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
@@ -43,7 +47,7 @@ class PageServer:
         self.reading = Reading(deployment, self.stopping)
         wanted = deployment.settings.http
         self._host, self._port = wanted.host, wanted.port
-        self.url = f"http://{self._host}:{self._port}/"
+        self.url = page_url(wanted)
 
     @contextmanager
     def running(self) -> Iterator[PageServer]:
@@ -57,7 +61,7 @@ class PageServer:
         deadline = time.monotonic() + START_S_MAX
         while not server.started:
             if not thread.is_alive() or time.monotonic() > deadline:
-                raise StackError(f"the page could not be served at {self.url}", hint="headwater logs headwater")
+                raise StackError(f"the page could not be served at {self.url}", hint="headwater logs api")
             time.sleep(START_POLL_S)
         self.reading.start()
         try:

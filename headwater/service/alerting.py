@@ -19,7 +19,7 @@ from typing import Final
 
 import psycopg
 
-from alerts.channels.feed import FeedHub
+from alerts.channels.feed import Waker
 from alerts.delivery.engine import Engine
 from alerts.delivery.postgres_store import PostgresStore
 from alerts.notifier import notify
@@ -44,7 +44,7 @@ STOP_S_MAX: Final = 20.0
 @dataclass(frozen=True)
 class Alerting:
     deployment: Deployment
-    hub: FeedHub
+    waker: Waker
     api_url: str
     """Where links in messages lead, unless the settings name another address."""
 
@@ -61,7 +61,7 @@ class Alerting:
 
     async def _once(self, stopping: asyncio.Event) -> None:
         store = PostgresStore(self.deployment.postgres)
-        ways = channels(self.deployment, self.hub)
+        ways = channels(self.deployment, self.waker)
         engine = Engine(store, ways, delivery_limits(self.deployment.settings))
         over = asyncio.Event()
         try:
@@ -121,14 +121,14 @@ async def _rest(stopping: asyncio.Event, seconds: float) -> None:
 
 
 @contextmanager
-def alerting(deployment: Deployment, hub: FeedHub, api_url: str) -> Iterator[None]:
+def alerting(deployment: Deployment, waker: Waker, api_url: str) -> Iterator[None]:
     loop, stopping, begun = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
 
     def run() -> None:
         asyncio.set_event_loop(loop)
         begun.set()
         try:
-            loop.run_until_complete(Alerting(deployment, hub, api_url).run(stopping))
+            loop.run_until_complete(Alerting(deployment, waker, api_url).run(stopping))
         finally:
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()

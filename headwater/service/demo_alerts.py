@@ -13,9 +13,9 @@ import msgspec
 from alerts.inbox import News
 from cdc.errors import HeadwaterError
 from headwater.api.shapes import Shapes
-from headwater.demo.searches import OWNER, SEARCHES
-from headwater.deployment import Deployment
+from headwater.demo.searches import OWNER, SEARCHES, WAYS
 from headwater.saved_searches import SavedSearches
+from headwater.service.demo_catching import Catching
 from views.maintain.registry import Registry
 
 LOOK_S: Final = 2.0
@@ -45,13 +45,13 @@ def headline(news: News) -> str:
 
 
 @contextmanager
-def demo_alerts(deployment: Deployment, wanted: bool, stop: threading.Event) -> Iterator[DemoNews]:
+def demo_alerts(catching: Catching, wanted: bool, stop: threading.Event) -> Iterator[DemoNews]:
     """On a thread of its own; nothing without the demo."""
     news = DemoNews()
     if not wanted:
         yield news
         return
-    thread = threading.Thread(target=_follow, args=(deployment, news, stop), name="demo-alerts", daemon=True)
+    thread = threading.Thread(target=_follow, args=(catching, news, stop), name="demo-alerts", daemon=True)
     thread.start()
     try:
         yield news
@@ -60,13 +60,14 @@ def demo_alerts(deployment: Deployment, wanted: bool, stop: threading.Event) -> 
         thread.join(STOP_S_MAX)
 
 
-def _follow(deployment: Deployment, news: DemoNews, stop: threading.Event) -> None:
+def _follow(catching: Catching, news: DemoNews, stop: threading.Event) -> None:
+    deployment = catching.deployment
     shapes = Shapes(Registry(deployment.settings.views_state), deployment.source)
     searches = SavedSearches.of(deployment, shapes)
     after = 0
     while not stop.is_set():
         try:
-            news.searches = news.searches or _saved(searches)
+            news.searches = news.searches or saved(searches, catching)
             for each in searches.inbox(OWNER, after, 1_000):
                 news.last, after = each, each.sequence
             news.told = after
@@ -75,10 +76,17 @@ def _follow(deployment: Deployment, news: DemoNews, stop: threading.Event) -> No
         stop.wait(LOOK_S)
 
 
-def _saved(searches: SavedSearches) -> int:
-    """How many there are; those of the demo are saved where there is none yet."""
-    known = {search.wish.label for search in searches.listed(OWNER)}
-    for wish in SEARCHES:
-        if wish["label"] not in known:
-            searches.create(OWNER, wish)
+def saved(searches: SavedSearches, catching: Catching) -> int:
+    """How many there are; those of the demo are saved where there is none yet, and told where the catchers are now."""
+    known = {search.wish.label: search for search in searches.listed(OWNER)}
+    for wish, way in zip(SEARCHES, WAYS, strict=True):
+        target = catching.targets.get(way)
+        there = {"channel": way, "target": target} if target else {"channel": "feed", "target": ""}
+        found = known.get(wish["label"])
+        if found is None:
+            found = searches.create(OWNER, {**wish, **there})
+        elif (found.wish.channel, found.wish.target) != (there["channel"], there["target"]):
+            found = searches.update(OWNER, found.id, there)
+        if found.wish.channel == "webhook" and catching.hooks is not None:
+            catching.hooks.secret = searches.secrets(found)[0]
     return len(searches.listed(OWNER))

@@ -14,20 +14,27 @@ from rich.console import Console
 from rich.live import Live
 
 from cdc.addresses import PostgresAddress
-from headwater.deployment import Deployment, stack_plan
+from headwater.api.bell import Bell
+from headwater.audit import os_actor
+from headwater.deployment import stack_plan
 from headwater.events_log import configure, get_log
-from headwater.http.server import PageServer, require_port
+from headwater.http.server import page_url, require_port
+from headwater.pages.sessions import Sessions, ShownLink, address
 from headwater.service.alerting import alerting
 from headwater.service.archiving import archiving
 from headwater.service.demo_alerts import DemoNews, demo_alerts
+from headwater.service.demo_catching import Catching, demo_catching
 from headwater.service.maintaining import Maintaining
 from headwater.service.ready import marked_ready
+from headwater.service.serving import Serving
 from headwater.service.steps import Bringing, Wanted, bring_up
 from headwater.service.terminal import PlainView, TerminalReporter, picture
+from headwater.service.verifying import verifying
 from headwater.service.watch import Watch
 from headwater.settings import Settings
 from headwater.stack.stack import Stack
 from headwater.status import Status
+from headwater.status_file import StatusFile
 
 MOVER_STOP_S_MAX: Final = 10.0
 
@@ -52,47 +59,54 @@ class Run:
             configure(self.settings.log, self.settings.logs_folder)
             get_log("service").info("up", source=deployment.source.name)
             moves = closing.enter_context(_moving(deployment.postgres, self.rate_per_s, self.wanted, stop))
-            server = closing.enter_context(PageServer(deployment).running())
+            catching = closing.enter_context(demo_catching(deployment, self.wanted.demo))
+            told = StatusFile(self.settings.data_folder)
+            told.remove()  # what an earlier run saw
+            closing.callback(told.remove)
+            api = Serving(self.settings)
+            closing.callback(api.stop)
+            api.start()
             closing.enter_context(archiving(deployment))
-            closing.enter_context(alerting(deployment, server.reading.hub, server.url))
-            news = closing.enter_context(demo_alerts(deployment, self.wanted.demo, stop))
+            closing.enter_context(verifying(deployment))
+            bell = closing.enter_context(Bell(deployment.postgres).ringing())
+            closing.enter_context(alerting(catching.deployment, bell, page_url(self.settings.http)))
+            news = closing.enter_context(demo_alerts(catching, self.wanted.demo, stop))
             closing.enter_context(marked_ready(self.settings.data_folder))
             views = Maintaining(self.settings)
             closing.callback(views.stop)
             up.set()
-            self._watch(deployment, stack, server, lambda: demo_lines(moves, news), stop, views)
+            pages = pages_line(page_url(self.settings.http)) if self.wanted.demo else ""
+            with self._shown(lambda: demo_lines(pages, moves, news, catching)) as show:
+
+                def tell(status: Status) -> None:
+                    told.write(status)
+                    show(status)
+
+                Watch(deployment, stack, tell, stop, (views, api)).run()
             self.console.print("stopping")
 
-    def _watch(
-        self,
-        deployment: Deployment,
-        stack: Stack,
-        server: PageServer,
-        moving: Callable[[], str],
-        stop: threading.Event,
-        views: Maintaining,
-    ) -> None:
+    @contextmanager
+    def _shown(self, moving: Callable[[], str]) -> Iterator[Callable[[Status], None]]:
+        """What shows a status to who started us."""
+        url = page_url(self.settings.http)
         if not self.console.is_terminal:
-            self.console.print(f"up: {server.url}")
-            plain = PlainView(self.console)
-
-            def show(status: Status) -> None:
-                server.status = status
-                plain.show(status)
-
-            Watch(deployment, stack, show, stop, views).run()
+            self.console.print(f"up: {url}")  # no link that signs in: what is not a terminal is often a file
+            if self.wanted.demo:
+                self.console.print(pages_line(url))
+            yield PlainView(self.console).show
             return
+        link = ShownLink(Sessions(self.settings.data_folder), os_actor())
         with Live(console=self.console, auto_refresh=False) as live:
-
-            def draw(status: Status) -> None:
-                server.status = status
-                live.update(picture(status, server.url, moving()), refresh=True)
-
-            Watch(deployment, stack, draw, stop, views).run()
+            yield lambda status: live.update(picture(status, url, moving(), address(url, link.secret())), refresh=True)
 
 
-def demo_lines(moves: Counter[str], news: DemoNews) -> str:
-    return "\n".join(line for line in (moves_line(moves), news.line) if line)
+def demo_lines(pages: str, moves: Counter[str], news: DemoNews, catching: Catching) -> str:
+    return "\n".join(line for line in (moves_line(moves), news.line, catching.text, pages) if line)
+
+
+def pages_line(url: str) -> str:
+    """Where the demo's visitor looks."""
+    return f"search homes: {url}search/listing_search · what was told: {url}inbox"
 
 
 def moves_line(moves: Counter[str]) -> str:

@@ -10,6 +10,8 @@ from typing import Final, Protocol
 import psycopg
 from psycopg import sql
 
+from cdc import eras
+from cdc.errors import CaptureError
 from cdc.postgres import connect, explained
 from headwater.deployment import Deployment
 from headwater.settings import Settings
@@ -95,7 +97,15 @@ def load_demo(bringing: Bringing) -> None:
 
 
 def start_capture(bringing: Bringing) -> None:
-    bringing.deployment.capture().ensure(bringing.reporter.step)
+    """Where capture has run before, everything else comes up without it: reads go on and say that they are stale, the
+    keeper tries again, and `headwater recover` finds the servers that it needs."""
+    deployment = bringing.deployment
+    try:
+        deployment.capture().ensure(bringing.reporter.step, keep_paused=True)
+    except CaptureError as error:
+        if eras.load(deployment.kafka, deployment.source).current is None:
+            raise
+        bringing.reporter.step(f"NOT CAPTURING: {error.fact} ({error.detail}); {error.hint}")
 
 
 def apply_examples(bringing: Bringing) -> None:

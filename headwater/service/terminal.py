@@ -70,7 +70,7 @@ class TerminalReporter:
         self._console.print(Text(f"{time.monotonic() - self._began:6.1f} s  {what}"))
 
 
-def picture(status: Status, page: str, moves: str = "") -> RenderableType:
+def picture(status: Status, page: str, moves: str = "", console_link: str = "") -> RenderableType:
     """The whole status as one block."""
     return Group(
         Text(f"headwater · source {status.source} · {status.at:%H:%M:%S} UTC", style="bold"),
@@ -78,6 +78,7 @@ def picture(status: Status, page: str, moves: str = "") -> RenderableType:
         _path(status),
         *([Text(moves, style="dim")] if moves else []),
         *_findings(status),
+        *([Text(f"console {console_link} (signs you in, once)", style="dim")] if console_link else []),
         Text(f"page {page} · other terminal: headwater log tail -f · Ctrl-C stops everything", style="dim"),
     )
 

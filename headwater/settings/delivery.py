@@ -68,6 +68,10 @@ class WebhookSettings(Section):
     )
     timeout_s: int = Field(default=15, ge=1, le=60, description="How long an endpoint may take to answer")
 
+    disable_after_days: int = Field(
+        default=5, ge=0, le=365, description="An endpoint that only failed for so long is switched off; 0: never"
+    )
+
     def listed_ports(self) -> tuple[int, ...]:
         return tuple(int(part) for part in _parts(self.ports))
 

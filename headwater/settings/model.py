@@ -20,12 +20,15 @@ from headwater.settings.runtime import (
     CaptureSettings,
     HttpSettings,
     LogSettings,
+    RebuildSettings,
     SparkSettings,
     StackSettings,
+    VerifySettings,
     ViewsSettings,
     WarehouseSettings,
 )
 from headwater.settings.servers import ConnectSettings, ElasticsearchSettings, KafkaSettings, RedisSettings
+from headwater.settings.site import SiteSettings
 
 ENV_PREFIX: Final = "HEADWATER_"
 ENV_DELIMITER: Final = "__"
@@ -84,6 +87,8 @@ class Settings(BaseSettings):
     spark: SparkSettings = Field(default=SparkSettings())
     capture: CaptureSettings = Field(default=CaptureSettings())
     views: ViewsSettings = Field(default=ViewsSettings())
+    verify: VerifySettings = Field(default=VerifySettings())
+    rebuild: RebuildSettings = Field(default=RebuildSettings())
     stack: StackSettings = Field(default=StackSettings())
     log: LogSettings = Field(default=LogSettings())
     http: HttpSettings = Field(default=HttpSettings())
@@ -93,6 +98,7 @@ class Settings(BaseSettings):
     webhook: WebhookSettings = Field(default=WebhookSettings())
     mail: MailSettings = Field(default=MailSettings())
     alerts: AlertsSettings = Field(default=AlertsSettings())
+    site: SiteSettings = Field(default=SiteSettings())
 
     @classmethod
     def settings_customise_sources(
@@ -118,6 +124,11 @@ class Settings(BaseSettings):
     def views_state(self) -> Path:
         """Where the state of views is kept, and which are wanted."""
         return self.data_folder / "views"
+
+    @property
+    def alerts_folder(self) -> Path:
+        """Many saved searches, ready to be matched. It may be deleted: it is made anew."""
+        return self.data_folder / "alerts"
 
     @property
     def warehouse_folder(self) -> Path:

@@ -1,4 +1,4 @@
-"""Sections [spark], [capture], [views], [stack], [log], [http], [warehouse], [api]: how Headwater itself runs.
+"""Sections [spark], [capture], [views], [verify], [rebuild], [stack], [log], [http], [warehouse], [api].
 
 Every limit it keeps is here: each has a unit in its name, a default that suits a machine with two cores, and bounds.
 """
@@ -114,9 +114,51 @@ class ViewsSettings(Section):
         default=False,
         description="Force every epoch to disk: without it a power failure means going back to the last copy",
     )
+    niceness: int = Field(
+        default=5, ge=0, le=19, description="How far Spark gives way to who waits for an answer; 0: not at all"
+    )
+    processors_left: int = Field(
+        default=1,
+        ge=0,
+        le=1024,
+        description="Processors that Spark leaves to the API and the servers, as far as there are more than one",
+    )
     restart_backoff_ms: int = Field(default=1_000, ge=10, le=600_000, description="Wait before the first restart")
     restart_backoff_max_ms: int = Field(
         default=30_000, ge=10, le=3_600_000, description="Longest wait before a restart; the wait doubles each time"
+    )
+
+
+class VerifySettings(Section):
+    """Views and sinks looked at by themselves, while everything runs."""
+
+    interval_s: int = Field(
+        default=60, ge=0, le=86_400, description="How often some rows of every view are compared; 0: never"
+    )
+    sample_rows: int = Field(default=100, ge=1, le=1_000, description="Rows of a view that a sample compares")
+    full_interval_s: int = Field(
+        default=86_400, ge=0, le=31_536_000, description="How often all rows of a view are compared; 0: never"
+    )
+    repair: bool = Field(default=False, description="Write rows again by itself that a sample finds wrong in a sink")
+    busy_percent_max: float = Field(
+        default=1.5,
+        gt=0,
+        le=100,
+        description="What samples may take of one core, here and in Postgres: they pause for as long as that needs",
+    )
+
+
+class RebuildSettings(Section):
+    """Filling sinks anew beside those that are read."""
+
+    live_lag_ms_max: int = Field(
+        default=2_000,
+        ge=50,
+        le=3_600_000,
+        description="How far the live views may be behind the log before a rebuild slows down",
+    )
+    keep_standby_s: int = Field(
+        default=86_400, ge=0, le=31_536_000, description="How long the generation that readers left is kept fed"
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import psycopg
 
 from cdc import eras
@@ -84,13 +85,17 @@ def next_wanted(
     batch: str,
     at_s: float,
     era: int = 0,
+    review: bool = False,
 ) -> Wanted:
     """What is wanted once the plan is applied. Pure."""
     gone = {change.name for change in plan.having(Action.DROPPED)} if drop else set()
     views = {name: view for name, view in wanted.views.items() if name not in gone}
     for change in plan.pending:
         assert change.declared is not None
-        tables = change.declared.tables
+        tables, known = change.declared.tables, wanted.views.get(change.name)
+        # One that waits already is replaced; what readers use stays what it would be taken back to.
+        previous = known.previous if known is not None and not known.is_reviewed else known
+        waits = review and previous is not None
         views[change.name] = WantedView(
             change.declared.text,
             sources.shapes(tables),
@@ -98,6 +103,8 @@ def next_wanted(
             batch,
             {str(table): skips[str(table)] for table in tables if str(table) in skips},
             era,
+            is_reviewed=not waits,
+            previous=previous if waits else None,
         )
     return Wanted(views)
 
@@ -111,6 +118,7 @@ def apply(
     source: Source,
     *,
     drop: bool,
+    review: bool = False,
 ) -> Applied:
     """The plan must not be refused."""
     era = eras.current(kafka, source)
@@ -128,7 +136,11 @@ def apply(
         skips |= dict.fromkeys(asked, end)
         request_snapshot(conn, [TableName.parse(table) for table in asked])
     batch, at_s = uuid.uuid4().hex[:12], time.time()
-    registry.want(next_wanted(registry.wanted(), plan, sources, skips, drop=drop, batch=batch, at_s=at_s, era=era.era))
+    registry.want(
+        next_wanted(
+            registry.wanted(), plan, sources, skips, drop=drop, batch=batch, at_s=at_s, era=era.era, review=review
+        )
+    )
     dropped = tuple(change.name for change in plan.having(Action.DROPPED)) if drop else ()
     return Applied(tuple(change.name for change in plan.pending), dropped, batch, at_s, tuple(asked))
 
@@ -145,6 +157,48 @@ def apply_again(registry: Registry, views: Collection[str]) -> Applied:
     return Applied(tuple(again), (), batch, at_s)
 
 
+def decide(registry: Registry, views: Collection[str], *, approve: bool) -> Applied:
+    """Shows views that wait for somebody to look, or takes them back. Raises ViewError for one that does not wait."""
+    wanted, state = registry.wanted(), registry.state()
+    for name in views:
+        known = wanted.views.get(name)
+        if known is None or known.is_reviewed:
+            raise ViewError(f"view {name} does not wait for a decision", hint="headwater apply --review")
+        status = state.views.get(name)
+        if approve and (status is None or status.state is not ViewState.READY):
+            raise ViewError(
+                f"view {name} is not built yet",
+                detail=status.state if status else "",
+                hint=f"headwater views {name}, then headwater apply --approve {name}",
+            )
+    decided = {name: _decided(wanted.views[name], approve=approve) for name in views}
+    registry.want(Wanted({**wanted.views, **decided}))
+    at_s = next(iter(decided.values())).applied_at_s
+    return Applied(tuple(views), (), next(iter(decided.values())).batch, at_s)
+
+
+def _decided(view: WantedView, *, approve: bool) -> WantedView:
+    if approve or view.previous is None:
+        return msgspec.structs.replace(view, is_reviewed=True, previous=None)
+    return view.previous
+
+
+def read_anew(
+    registry: Registry, views: Collection[str], conn: psycopg.Connection, kafka: KafkaAddress, source: Source
+) -> Applied:
+    """Builds views again from a fresh snapshot of their tables, for which the log need not have its beginning."""
+    era, wanted = eras.current(kafka, source), registry.wanted()
+    chosen = {name: view for name, view in wanted.views.items() if name in views}
+    tables = {f"{row['schema_name']}.{row['table_name']}" for view in chosen.values() for row in view.tables}
+    # The end first: what the snapshot reads stands after it.
+    skips = dict.fromkeys(sorted(tables), topic_state(kafka, source.changes_topic).high)
+    request_snapshot(conn, [TableName.parse(table) for table in skips])
+    batch, at_s = uuid.uuid4().hex[:12], time.time()
+    again = {name: WantedView(view.text, view.tables, at_s, batch, skips, era.era) for name, view in chosen.items()}
+    registry.want(Wanted({**wanted.views, **again}))
+    return Applied(tuple(again), (), batch, at_s, tuple(skips))
+
+
 @dataclass(frozen=True)
 class Progress:
     """Of one view on its way."""
@@ -158,7 +212,7 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        return self.state in (ViewState.LIVE, ViewState.PAUSED)
+        return self.state in (ViewState.LIVE, ViewState.PAUSED, ViewState.READY)
 
 
 def progress(applied: Applied, state: State) -> list[Progress]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -18,11 +19,14 @@ from typing import Any, Final
 
 import numpy as np
 import psycopg
+from psycopg import sql
 
+from cdc.errors import ConfigurationError
 from headwater.views.kept import KeptView
 from headwater.views.key_text import encoded
 from views.maintain.contents import key_json
 from views.sqltypes import Family
+from views.store import ViewStore
 
 CHUNK_ROWS: Final = 2_000
 AGAIN_KEYS_MAX: Final = 1_000
@@ -104,6 +108,12 @@ class Comparison:
             on_rows(len(chunk))
         return look
 
+    def cost(self, suspects: Collection[Differing]) -> float:
+        """What Postgres' planner says that `again` costs it."""
+        query = "EXPLAIN (FORMAT JSON) " + self._sql(suspects)
+        [[found]] = self._conn.execute(query.encode(), [[suspect.key for suspect in suspects]]).fetchall()
+        return float(found[0]["Plan"]["Total Cost"])
+
     def again(self, suspects: Collection[Differing]) -> Look:
         """The same for some keys."""
         if len(suspects) > AGAIN_KEYS_MAX:
@@ -112,10 +122,11 @@ class Comparison:
             whole.differing = {key: found for key, found in whole.differing.items() if key in wanted}
             return whole
         look, left = Look(), {suspect.encoded: suspect for suspect in suspects}
-        for rows in self._postgres(self._sql(chosen=True), [suspect.key for suspect in suspects]):
+        for rows in self._postgres(self._sql(suspects), [suspect.key for suspect in suspects]):
             for key in self._compared(rows, look):
                 left.pop(key, None)
         stored = self._kept.read_anywhere(list(left))
+        look.rows_view = len(suspects) - len(left) + len(stored)
         for key, suspect in left.items():
             if key in stored:
                 look.add(Differing(suspect.key, key, None, stored[key]))
@@ -146,13 +157,50 @@ class Comparison:
             while rows := cursor.fetchmany(CHUNK_ROWS):
                 yield rows
 
-    def _sql(self, *, chosen: bool = False) -> str:
+    def _sql(self, chosen: Collection[Differing] = ()) -> str:
         columns = [f"{_ALIAS}.{_quoted(name)}" for name in self._kept.store.key]
         key = f"(SELECT row_to_json(k)::text FROM (SELECT {', '.join(columns)}) k)"
         texts = ", ".join(f"{column}::text" for column in columns)
         inner = self._kept.group.plans[self._kept.view].view.sql
         query = f"SELECT row_to_json({_ALIAS})::text, {key}, {texts} FROM (\n{inner}\n) {_ALIAS}"
-        return query.replace("%", "%%") + f" WHERE {key} = ANY(%s)" if chosen else query
+        if not chosen:
+            return query
+        near = "".join(f" AND {each}" for each in self._near(columns, chosen))
+        return f"{query}\n WHERE TRUE{near}".replace("%", "%%") + f" AND {key} = ANY(%s)"
+
+    def _near(self, columns: list[str], chosen: Collection[Differing]) -> Iterator[str]:
+        """Column by column, as Postgres can look it up in an index: the key as a whole it could only compare with every
+        row."""
+        keys = [json.loads(each.key, parse_float=str, parse_int=str) for each in chosen]
+        for name, column in zip(self._kept.store.key, columns, strict=True):
+            values = {_text(key[name]) for key in keys if not isinstance(key[name], dict | list)}
+            if values and not any(isinstance(key[name], dict | list) for key in keys):
+                listed = sql.Literal(_array(value for value in values if value is not None)).as_string(self._conn)
+                yield f"({column} = ANY({listed}){f' OR {column} IS NULL' if None in values else ''})"
+
+
+def chosen(store: ViewStore, keys: Sequence[bytes]) -> list[Differing]:
+    """Keys as the view's topic writes them, to be looked at. One that the store cannot read is left out."""
+    found = []
+    for key in dict.fromkeys(keys):
+        values = json.loads(key, parse_float=str, parse_int=str)
+        with suppress(ConfigurationError):
+            [entry] = encoded(store, [[_text(values[name]) for name in store.key]])
+            found.append(Differing(key.decode(), entry, None, None))
+    return found
+
+
+def _text(value: object) -> str | None:
+    """A JSON value as Postgres reads it."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+def _array(values: Iterable[str]) -> str:
+    """A literal of an array of whatever type."""
+    quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in sorted(values))
+    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
 
 
 def _among(

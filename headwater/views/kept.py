@@ -138,6 +138,19 @@ class KeptView:
                     break
                 start = chunk[-1][0] + b"\x00"
 
+    def walk(self, shard: int, start: bytes, rows_max: int) -> tuple[list[tuple[bytes, bytes]], tuple[int, bytes]]:
+        """The rows from a place on, and the place after them: who goes on from there has seen every row, in turns."""
+        found: list[tuple[bytes, bytes]] = []
+        for _ in range(len(self.folders) + 1):
+            shard %= len(self.folders)
+            with _reading(self.folders[shard]) as (transaction, environment):
+                table = environment.open_db(_ROWS, txn=transaction, create=False)
+                found += islice(Entries(transaction, table).all(start), rows_max - len(found))
+            if len(found) >= rows_max:
+                return found, (shard, found[-1][0] + b"\x00")
+            shard, start = shard + 1, b""
+        return found, (shard, b"")
+
     def occupied(self) -> Occupied:
         rows, size = _size(self.folders)
         return Occupied("view", self.view, self.store.key, rows, size, (self.view,))

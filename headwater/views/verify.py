@@ -29,7 +29,7 @@ and SQL then hold the same transactions. Writers wait for about an epoch and a h
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -46,7 +46,7 @@ from cdc.position import Lsn, Position
 from cdc.postgres import connect, explained
 from cdc.reader import read_range
 from cdc.topics import find_state
-from headwater.views.compare import SETTINGS, Comparison, Differing, Kind, Look
+from headwater.views.compare import SETTINGS, Comparison, Differing, Kind, Look, chosen
 from headwater.views.declared import tables_of
 from headwater.views.kept import Frontiers, KeptView, includes, open_view
 from views.maintain.publisher import Frontier, view_topic
@@ -58,6 +58,9 @@ LOCK_TIMEOUT_MS: Final = 5_000
 QUIET_RECORDS_MAX: Final = 100_000
 """A window with more records than that is taken for a busy one without reading it."""
 EXAMPLES: Final = 5
+WRONG_MAX: Final = 1_000
+COST_MAX: Final = 100_000.0
+"""What some keys may cost Postgres, in its planner's units: beyond it, only a look at all rows is worth it."""
 _WAITING: Final = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'"
 _POLL_S: Final = 0.1
 
@@ -79,10 +82,20 @@ class Verified:
     position: Position
     rounds: int
     took_s: float
+    compared_s: float = 0.0
+    """Of that, what Postgres and we were busy with; the rest was waiting."""
+    group: str = ""
+    """The generation of the view that was looked at."""
+    wrong: tuple[tuple[str, str], ...] = ()
+    """What is wrong with which key; of very many, the first."""
 
     @property
     def is_equal(self) -> bool:
         return not any(self.counts.values()) and not self.unsettled
+
+
+class TooCostly(ViewError):
+    """Postgres would have to compute the whole view for some of its rows."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,7 @@ class _Round:
     start: Frontier
     end: Frontier
     topic_start: int
+    compared_s: float
 
 
 @dataclass
@@ -108,14 +122,20 @@ class Verifier:
         self.frontiers = Frontiers(self.kafka, self.source)
 
     def verify(
-        self, view: str, *, examples: int = EXAMPLES, lock: bool = False, on_rows: OnRows = lambda _: None
+        self,
+        view: str,
+        *,
+        keys: Sequence[bytes] | None = None,
+        examples: int = EXAMPLES,
+        lock: bool = False,
+        on_rows: OnRows = lambda _: None,
     ) -> Verified:
-        """Raises ViewError for a view that is not live, or that does not get on."""
+        """All rows, or those of some keys. Raises ViewError for a view that is not live, or that does not get on."""
         began = time.monotonic()
         kept = self._opened(view)
-        first = self._round(kept, None, on_rows)
+        first = self._round(kept, None if keys is None else chosen(kept.store, keys), on_rows, COST_MAX)
         suspects, changed = self._suspects(kept, first)
-        found, rounds, last = _Settled(dict(suspects)), 1, first
+        found, rounds, last, compared_s = _Settled(dict(suspects)), 1, first, first.compared_s
         while suspects and not found.is_over and rounds < ROUNDS_MAX:
             rounds += 1
             if lock:
@@ -123,6 +143,7 @@ class Verifier:
                 found.settle(suspects, is_quiet=True)
                 break
             last = self._round(kept, suspects.values(), on_rows)
+            compared_s += last.compared_s
             found.leave_out(changed)
             suspects, changed = self._suspects(kept, last)
             found.settle(suspects, is_quiet=self._is_quiet(kept, last))
@@ -140,6 +161,9 @@ class Verifier:
             first.end.position,
             rounds,
             time.monotonic() - began,
+            compared_s,
+            kept.group.spec.id,
+            tuple((each.kind.value, each.key) for each in differing[:WRONG_MAX]),
         )
 
     def _opened(self, view: str) -> KeptView:
@@ -153,19 +177,28 @@ class Verifier:
             )
         return kept
 
-    def _round(self, kept: KeptView, suspects: Collection[Differing] | None, on_rows: OnRows) -> _Round:
+    def _round(
+        self,
+        kept: KeptView,
+        suspects: Collection[Differing] | None,
+        on_rows: OnRows,
+        cost_max: float | None = None,
+    ) -> _Round:
         start = self._frontier(kept)
         topic_start = self._topic_end(kept.view)
         with _snapshot(self.postgres, self.timeout_s) as (conn, lsn):
             self._wait(kept, includes(lsn), f"Postgres is at {lsn}")
-            comparison = Comparison(kept, conn)
+            comparison, began = Comparison(kept, conn), time.monotonic()
             with explained(conn):
+                if suspects and cost_max is not None:
+                    _require_cheap(kept.view, comparison.cost(suspects), cost_max)
                 look = comparison.all(on_rows) if suspects is None else comparison.again(suspects)
+            compared_s = time.monotonic() - began
         epoch = kept.epoch
         end = self._wait(kept, lambda frontier: frontier.offset >= epoch, f"its rows are at {epoch}")
         if end.group != kept.group.spec.id or end.era != kept.group.spec.era:
             raise _replaced(kept.view)
-        return _Round(comparison, look, lsn, start, end, topic_start)
+        return _Round(comparison, look, lsn, start, end, topic_start, compared_s)
 
     def _locked(self, kept: KeptView, suspects: Collection[Differing]) -> dict[str, Differing]:
         tables = sql.SQL(", ").join(sql.Identifier(t.schema, t.name) for t in self._tables(kept))
@@ -283,6 +316,15 @@ def _touches(entry: object, tables: set[TableName]) -> bool:
     if isinstance(entry, End):
         return not tables.isdisjoint(entry.events_per_table)
     return isinstance(entry, ChangeEvent) and entry.table in tables
+
+
+def _require_cheap(view: str, cost: float, cost_max: float) -> None:
+    if cost > cost_max:
+        raise TooCostly(
+            f"some rows of {view} cost Postgres nearly as much as all",
+            detail=f"its planner says {cost:,.0f}, the limit is {cost_max:,.0f}",
+            hint=f"headwater verify {view}",
+        )
 
 
 def _replaced(view: str) -> ViewError:

@@ -1,0 +1,139 @@
+"""The order of an erasure: the source, then the end of the rows everywhere, then what everybody remembers of them.
+
+Nothing is erased before every view and every place includes the deletion: else a place would be told of the rows again.
+Every step may be repeated; a second erasure finds what the first one left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, Protocol, runtime_checkable
+
+import psycopg
+
+from cdc.errors import SinkError, SourceError, ViewError
+from cdc.position import Lsn
+from headwater.erasing.alert_places import AlertTable, VerifyNotes
+from headwater.erasing.finding import delete_rows
+from headwater.erasing.log_places import LogArchive, LogTopic
+from headwater.erasing.person import Person
+from headwater.erasing.receipt import Line, Receipt
+from headwater.erasing.view_places import CopiesOfState, LettersOfViews, PlaceOfView, Scans, TopicOfView
+from headwater.sinks import sink_kinds
+from headwater.views.apply import nobody
+from headwater.views.kept import Frontiers, includes
+from headwater.views.place import Place
+from views.sinks.board import read_board
+
+INCLUDED_S_MAX: Final = 300.0
+POLL_S: Final = 0.3
+Report = Callable[[str], None]
+
+
+class Holder(Protocol):
+    """A place that may hold something of theirs."""
+
+    @property
+    def name(self) -> str: ...
+
+    def count(self) -> int:
+        """What is to be erased, once the rows are gone from the source."""
+
+    def erase(self) -> Line: ...
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """One where the rows themselves are, too, until they leave with the deletion."""
+
+    def planned(self) -> int: ...
+
+
+def holders(place: Place, person: Person, since_s: float) -> list[Holder]:
+    """In the order in which they are erased: what is told of rows before the rows themselves are forgotten."""
+    deployment, scans = place.deployment, Scans(place, person)
+    views = place.registry.wanted().views
+    listed = {(status.view, status.sink) for status in read_board(deployment.kafka, deployment.source).values()}
+    rows = [name for name, kind in sink_kinds(deployment).items() if kind.holds_rows]
+    return [
+        LogTopic(deployment, person),
+        LogArchive(deployment, person),
+        *(TopicOfView(place, person, scans, view) for view in sorted(views)),
+        *(PlaceOfView(place, person, scans, view, sink) for view, sink in sorted(listed) if sink in rows),
+        *(AlertTable(place, person, scans, table) for table in ("outbox", "notifications")),
+        LettersOfViews(place, person),
+        VerifyNotes(place, person),
+        CopiesOfState(place, since_s),
+    ]
+
+
+def plan(place: Place, person: Person, report: Report = lambda _what: None) -> Receipt:
+    """What is where, as it is now. Changes nothing."""
+    lines = []
+    for holder in holders(place, person, time.time()):
+        report(holder.name)
+        lines.append(Line(holder.name, holder.planned() if isinstance(holder, Planned) else holder.count()))
+    return _receipt(person, lines)
+
+
+def erase(
+    place: Place, person: Person, conn: psycopg.Connection, *, delete_source: bool, report: Report = lambda _what: None
+) -> Receipt:
+    """Raises SourceError while the source holds the rows, unless they are to be deleted there, too."""
+    if person.rows_in_source and not delete_source:
+        raise SourceError(
+            f"the source still holds {person.rows_in_source} rows",
+            detail="whatever is erased before they are gone would come again",
+            hint="delete them, then erase by --key; or --delete-source",
+        )
+    report("source")
+    deleted = delete_rows(conn, person) if person.rows_in_source else 0
+    report("waiting until all views and places include it")
+    wait_included(place, conn)
+    done, since_s = [Line("source", person.rows_in_source, erased=deleted)], time.time()
+    everywhere = holders(place, person, since_s)
+    for holder in everywhere:
+        report(holder.name)
+        done.append(holder.erase())
+    report("looking again")
+    counts = [0, *(holder.count() for holder in everywhere)]
+    lines = [line.checked(found) for line, found in zip(done, counts, strict=True)]
+    return replace(_receipt(person, lines), at=datetime.now(UTC))
+
+
+def wait_included(place: Place, conn: psycopg.Connection) -> None:
+    """Until everything that is committed now is in every view, and in every place of it."""
+    views = sorted(place.registry.wanted().views)
+    if not views:
+        return
+    if not place.registry.is_kept():
+        raise nobody(place.registry.state())
+    row = conn.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+    assert row is not None
+    lsn = Lsn.parse(row[0])
+    conn.execute("select headwater.tick_canary()")
+    frontiers = Frontiers(place.deployment.kafka, place.deployment.source)
+    for view in views:
+        if frontiers.wait(view, includes(lsn), INCLUDED_S_MAX) is None:
+            raise ViewError(f"view {view} does not include it yet", detail=f"asked for {lsn}", hint="headwater views")
+    deadline = time.monotonic() + INCLUDED_S_MAX
+    while behind := _behind(place, lsn):
+        if time.monotonic() > deadline:
+            raise SinkError(f"{', '.join(behind)}: does not include it yet", hint="headwater views")
+        time.sleep(POLL_S)
+
+
+def _behind(place: Place, lsn: Lsn) -> list[str]:
+    board = read_board(place.deployment.kafka, place.deployment.source)
+    return [
+        f"{each.sink} of {each.view}" for each in board.values() if each.mark is None or Lsn.parse(each.mark.lsn) < lsn
+    ]
+
+
+def _receipt(person: Person, lines: Sequence[Line]) -> Receipt:
+    return Receipt(
+        str(person.table), person.keys, person.rows_in_source, len(person.values), person.shared, tuple(lines)
+    )

@@ -1,0 +1,152 @@
+"""Who is meant: rows of the source by a condition or a key, what they were before by the log, and which of their values
+nobody else has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from cdc.catalog_reader import describe
+from cdc.envelope import parse
+from cdc.errors import ConfigurationError, SourceError
+from cdc.events import ChangeEvent, Record, Row, TableName
+from headwater.erasing.person import Person, worth_looking_for
+
+ROWS_MAX: Final = 1_000
+LOOK_S_MAX: Final = 300
+_TEXTUAL: Final = ("text", "varchar", "bpchar", "citext", "name", "uuid", "inet")
+_COLUMNS: Final = """
+    select column_name::text from information_schema.columns
+    where table_schema = %s and table_name = %s and udt_name = any(%s) order by ordinal_position
+"""
+
+
+def find_person(
+    conn: psycopg.Connection, table: TableName, where: str, keys: Sequence[dict[str, Any]], log: Iterable[Record]
+) -> Person:
+    """`where` is SQL over the table, `keys` name rows that may be gone already. Reads only."""
+    key_columns = _key_columns(conn, table)
+    columns = [name for (name,) in conn.execute(_COLUMNS, [table.schema, table.name, list(_TEXTUAL)])]
+    rows = _rows(conn, table, where, keys)
+    named = {tuple(row[name] for name in key_columns) for row in rows} | {_key(key_columns, key) for key in keys}
+    if not named:
+        raise ConfigurationError(
+            f"no row of {table} matches", detail=where, hint="rows that are gone already are named: --key id=5"
+        )
+    wanted = [dict(zip(key_columns, key, strict=True)) for key in named]
+    history = [*rows, *_past(log, table, wanted)]
+    values: set[str] = set()
+    shared: list[str] = []
+    for column in columns:
+        theirs = worth_looking_for(row.get(column) for row in history)
+        others = _others(conn, table, column, theirs, wanted) if theirs else set()
+        values |= theirs - others
+        shared += [column] if others else []
+    return Person(table, key_columns, tuple(sorted(named, key=str)), frozenset(values), len(rows), tuple(shared))
+
+
+def delete_rows(conn: psycopg.Connection, person: Person) -> int:
+    """In the source. Raises SourceError where other rows refer to them."""
+    statements = [
+        sql.SQL("delete from {} t where ").format(_identifier(person.table)) + _same(person.table, key)
+        for key in person.key_objects
+    ]
+    done = 0
+    try:
+        with conn.transaction():
+            for statement in statements:
+                done += conn.execute(statement).rowcount
+    except psycopg.errors.ForeignKeyViolation as error:
+        raise SourceError(
+            f"other rows refer to those of {person.table}",
+            detail=str(error).strip(),
+            hint="erase or change those first; nothing was deleted",
+        ) from error
+    return done
+
+
+def _key_columns(conn: psycopg.Connection, table: TableName) -> tuple[str, ...]:
+    found = describe(conn, [table])
+    if not found:
+        raise ConfigurationError(f"no table {table}", hint="--table schema.name")
+    key = tuple(found[0]["key_columns"])
+    if not key:
+        raise ConfigurationError(
+            f"{table} has no key", detail="its rows cannot be told apart", hint="add a primary key"
+        )
+    return key
+
+
+def _rows(
+    conn: psycopg.Connection, table: TableName, where: str, keys: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    conditions = [where] if where else []
+    conditions += [_same(table, key).as_string(conn) for key in keys]
+    head = sql.SQL("select to_jsonb(t) from {} t where ").format(_identifier(table)).as_string(conn)
+    text = head + " or ".join(f"({each})" for each in conditions) + f" limit {ROWS_MAX + 1}"
+    try:
+        with conn.transaction():
+            conn.execute("set transaction read only")
+            conn.execute(f"set local statement_timeout = '{LOOK_S_MAX}s'")
+            found = [row for (row,) in conn.execute(text.replace("%", "%%"), [])]
+    except psycopg.ProgrammingError as error:
+        raise ConfigurationError(
+            "the condition is not one of this table", detail=str(error).strip(), hint="--where \"email = 'x@y.z'\""
+        ) from error
+    if len(found) > ROWS_MAX:
+        raise ConfigurationError(
+            f"more than {ROWS_MAX} rows match", detail="that is no person", hint="narrow --where, or erase in parts"
+        )
+    return found
+
+
+def _past(log: Iterable[Record], table: TableName, keys: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Their rows as the log has them."""
+    found: list[dict[str, Any]] = []
+    for record in log:
+        entry = parse(record)
+        if isinstance(entry, ChangeEvent) and entry.table == table:
+            found += [dict(row) for row in (entry.before, entry.after) if row is not None and _is_of(row, keys)]
+    return found
+
+
+def _is_of(row: Row, keys: Sequence[dict[str, Any]]) -> bool:
+    return any(all(row.get(name) == value for name, value in key.items()) for key in keys)
+
+
+def _others(
+    conn: psycopg.Connection, table: TableName, column: str, values: set[str], keys: Sequence[dict[str, Any]]
+) -> set[str]:
+    """Those of the values that rows of others have, too."""
+    mine = sql.SQL(" or ").join(_same(table, key) for key in keys)
+    statement = sql.SQL(
+        "select distinct t.{column}::text from {table} t where t.{column}::text = any(%s) and not ({mine})"
+    )
+    asked = statement.format(column=sql.Identifier(column), table=_identifier(table), mine=mine)
+    return {value for (value,) in conn.execute(asked, [sorted(values)])}
+
+
+def _same(table: TableName, key: Mapping[str, Any]) -> sql.Composed:
+    """Typed as the table's columns are, so that its index is used."""
+    row = sql.Literal(json.dumps(dict(key)))
+    parts = (
+        sql.SQL("t.{column} = (select r.{column} from jsonb_populate_record(null::{table}, {row}::jsonb) r)").format(
+            column=sql.Identifier(name), table=_identifier(table), row=row
+        )
+        for name in key
+    )
+    return sql.SQL(" and ").join(parts)
+
+
+def _key(columns: tuple[str, ...], given: dict[str, Any]) -> tuple[Any, ...]:
+    if set(given) != set(columns):
+        raise ConfigurationError("not the table's key", detail=f"it is ({', '.join(columns)})", hint="--key id=5")
+    return tuple(given[name] for name in columns)
+
+
+def _identifier(table: TableName) -> sql.Identifier:
+    return sql.Identifier(table.schema, table.name)

@@ -1,0 +1,218 @@
+"""A view's topic, its places, and the copies of its state."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cdc.errors import HeadwaterError
+from cdc.topics import ensure_topic, topic_settings
+from headwater.dead_letters import drop
+from headwater.erasing.log_places import patiently
+from headwater.erasing.person import Person
+from headwater.erasing.receipt import Line
+from headwater.sinks import sink_kinds
+from headwater.views.compare import chosen
+from headwater.views.kept import Frontiers, open_view
+from headwater.views.place import Place
+from headwater.views.repair import tell_again
+from headwater.views.view_sinks import topic_of
+from views.maintain.publisher import COMPACTED_MS, VIEW_TOPIC
+from views.maintain.repairs import AskedKey
+from views.sinks.following import change
+from views.sinks.letters import COMPACTED_MS as LETTER_MS
+from views.sinks.letters import DeadLetter, read_letters
+from views.sinks.sink import Sink
+
+DELETE_RETENTION_MS: Final = 24 * 3_600_000
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What a view's topic holds of them."""
+
+    held: int
+    """Records with a value of theirs."""
+    records: int
+    """Of those and of their keys, the ones that are not what the view says today."""
+    gone: frozenset[bytes]
+    """Keys of theirs that the view has no row for any more."""
+    stuck: frozenset[bytes]
+    """Keys whose newest record tells what the row was before: compaction keeps that one."""
+    staying: int
+    """Rows that hold one of the values today: they come from other rows of the source."""
+
+
+def scan(place: Place, person: Person, view: str) -> Scanned:
+    topic = topic_of(place, view)
+    newest: dict[bytes, tuple[bool, bool]] = {}
+    gone: set[bytes] = set()
+    theirs: list[bytes] = []
+    held = 0
+    for piece in topic.records(0, topic.end()):
+        for raw in piece:
+            told = change(raw)
+            was, now = person.holds(told.before), person.holds(told.after)
+            newest[told.key] = was, now
+            held += was or now
+            (gone.discard if told.after is not None else gone.add)(told.key)
+            if was or now or person.is_key(told.key):
+                theirs.append(told.key)
+    mine = {key for key in gone if person.is_key(key)}
+    staying = {key for key, (_, now) in newest.items() if now}
+    found = [key for key in theirs if key in mine or not person.is_key(key)]
+    stuck = {key for key, (was, now) in newest.items() if was and not now and key not in gone}
+    left = sum(key not in staying for key in found)
+    return Scanned(held, left, frozenset(mine), frozenset(stuck), len(staying))
+
+
+@dataclass
+class Scans:
+    """Topics are read once for all places of a view."""
+
+    place: Place
+    person: Person
+    _known: dict[str, Scanned] = field(default_factory=dict)
+
+    def of(self, view: str) -> Scanned:
+        if view not in self._known:
+            self._known[view] = scan(self.place, self.person, view)
+        return self._known[view]
+
+    def anew(self, view: str) -> Scanned:
+        self._known.pop(view, None)
+        return self.of(view)
+
+
+@dataclass(frozen=True)
+class TopicOfView:
+    place: Place
+    person: Person
+    scans: Scans
+    view: str
+
+    @property
+    def name(self) -> str:
+        return f"topic of {self.view}"
+
+    def planned(self) -> int:
+        return self.scans.of(self.view).held
+
+    def count(self) -> int:
+        return self.scans.anew(self.view).records
+
+    def erase(self) -> Line:
+        """Rows whose newest record tells of the old one are told again; then compaction takes the rest."""
+        found = self.scans.anew(self.view)
+        topic = topic_of(self.place, self.view)
+        ensure_topic(self.place.deployment.kafka, topic.name, cleanup_policy="compact", config=VIEW_TOPIC)
+        note = "by compaction"
+        if found.stuck:
+            note += self._told_again(found)
+            found = self.scans.anew(self.view)
+        if found.staying:
+            note += f"; {found.staying} rows hold a value of theirs today, from other rows of the source"
+        settings = topic_settings(self.place.deployment.kafka, topic.name)
+        bound_ms = COMPACTED_MS + int(settings.get("delete.retention.ms", DELETE_RETENTION_MS))
+        gone_by = datetime.now(UTC) + timedelta(milliseconds=bound_ms) if found.records else None
+        return Line(
+            self.name, found.records, pending=found.records, gone_by=gone_by, note=note if found.records else ""
+        )
+
+    def _told_again(self, found: Scanned) -> str:
+        frontiers = Frontiers(self.place.deployment.kafka, self.place.deployment.source)
+        kept = open_view(self.place.registry, frontiers.look(), self.view)
+        asked = [AskedKey(each.key, each.encoded) for each in chosen(kept.store, sorted(found.stuck))]
+        try:
+            tell_again(self.place, frontiers, self.view, asked)
+        except HeadwaterError as error:
+            return f"; {len(asked)} rows tell of it until they next change: {error.fact}"
+        return ""
+
+
+@dataclass(frozen=True)
+class PlaceOfView:
+    """A sink, in every generation that is there."""
+
+    place: Place
+    person: Person
+    scans: Scans
+    view: str
+    sink: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.sink} of {self.view}"
+
+    def planned(self) -> int:
+        return self.scans.of(self.view).staying + self.count()
+
+    def count(self) -> int:
+        gone = self.scans.of(self.view).gone
+        return sum(sink.remembered(gone, self.person.holds) for sink in self._sinks())
+
+    def erase(self) -> Line:
+        gone = self.scans.of(self.view).gone
+        done = sum(patiently(lambda sink=sink: sink.forget(gone, self.person.holds)) for sink in self._sinks())  # type: ignore[misc]
+        return Line(self.name, done, erased=done)
+
+    def _sinks(self) -> Iterator[Sink]:
+        deployment, kind = self.place.deployment, sink_kinds(self.place.deployment)[self.sink]
+        kept = open_view(self.place.registry, Frontiers(deployment.kafka, deployment.source).look(), self.view)
+        current = kind.current(deployment.source.name, self.view)
+        fed = self.place.registry.book().fed()  # what nobody reads now may be gone back to
+        beside = {each.number for each in fed if (each.view, each.sink) == (self.view, self.sink)}
+        for number in sorted(beside | ({current} if current is not None else set())):
+            with closing(kind.open(kept.group.shape(self.view, deployment.source), number)) as sink:
+                yield sink
+
+
+@dataclass(frozen=True)
+class LettersOfViews:
+    place: Place
+    person: Person
+    name = "dead letters"
+
+    def count(self) -> int:
+        return len(self._theirs())
+
+    def erase(self) -> Line:
+        found = self._theirs()
+        drop(self.place, found)
+        gone_by = datetime.now(UTC) + timedelta(milliseconds=LETTER_MS + DELETE_RETENTION_MS) if found else None
+        note = "closed; their text leaves the topic by compaction" if found else ""
+        return Line(self.name, len(found), erased=len(found), gone_by=gone_by, note=note)
+
+    def _theirs(self) -> list[DeadLetter]:
+        found = read_letters(self.place.deployment.kafka, self.place.deployment.source)
+        return [
+            each
+            for each in found
+            if self.person.is_key(each.key.encode()) or self.person.holds((each.row or "").encode())
+        ]
+
+
+@dataclass(frozen=True)
+class CopiesOfState:
+    """Copies from before the end of the rows hold them. The next one is made by itself."""
+
+    place: Place
+    since_s: float
+    name = "copies of the state"
+
+    def count(self) -> int:
+        return len(self._old())
+
+    def erase(self) -> Line:
+        found = self._old()
+        for folder in found:
+            shutil.rmtree(folder, ignore_errors=True)
+        return Line(self.name, len(found), erased=len(found), note="the next one is made by itself" if found else "")
+
+    def _old(self) -> list[Path]:
+        return [each for each in self.place.registry.copies.glob("*/[0-9]*") if each.stat().st_mtime < self.since_s]

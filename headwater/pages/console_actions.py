@@ -1,0 +1,111 @@
+"""What an administrator does in the console: every form of it. Each is traced (headwater/audit.py) under their name,
+and leads back to a page that says what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+
+from alerts import quiet
+from alerts.delivery import listing
+from cdc.errors import ConfigurationError, HeadwaterError
+from headwater import dead_letters
+from headwater.audit import Action, audited
+from headwater.pages.notices import Notice, leave
+from headwater.pages.page_route import PageRoute
+from headwater.pages.rendering import see_other
+
+if TYPE_CHECKING:
+    from headwater.pages.console import Console
+    from headwater.pages.sessions import Session
+
+Does = Callable[[Action], str]
+"""Does it, and says what was done."""
+
+
+def router(console: Console) -> APIRouter:
+    routes = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+    @routes.post("/console/dead-letters")
+    async def letters(request: Request) -> Response:
+        session, form = await console.gate.admit_form(request)
+        verb, ids = form.value("do"), tuple(form.values("id"))
+        chosen = dead_letters.Chosen(form.value("view"), form.value("sink"), ids)
+
+        def replay(action: Action) -> str:
+            found = dead_letters.replay(console.place, dead_letters.open_letters(console.place, chosen))
+            action.result = {each.letter.id.short: each.outcome for each in found}
+            taken = sum(each.outcome == dead_letters.TAKEN for each in found)
+            if taken < len(found):
+                wrong = next(each for each in found if each.outcome != dead_letters.TAKEN)
+                raise ConfigurationError(f"{taken} of {len(found)} were taken", detail=wrong.reason)
+            return f"{taken} taken"
+
+        def drop(_action: Action) -> str:
+            found = dead_letters.open_letters(console.place, chosen)
+            dead_letters.drop(console.place, found)
+            return f"{len(found)} dropped"
+
+        does = {"replay": replay, "drop": drop}.get(verb)
+        if does is None or not ids:
+            raise ConfigurationError("choose letters, and what to do with them", hint="headwater deadletters list")
+        return await done(console, request, session, f"deadletters {verb}", does, "console/dead-letters", ids=list(ids))
+
+    @routes.post("/console/deliveries")
+    async def deliveries(request: Request) -> Response:
+        session, form = await console.gate.admit_form(request)
+        chosen = [int(id_) for id_ in form.values("id") if id_.isascii() and id_.isdigit() and len(id_) < 19]
+
+        def replay(action: Action) -> str:
+            with console.source() as conn:
+                found = listing.replay(conn, chosen)
+            action.result = {"replayed": found}
+            return f"{len(found)} are tried again"
+
+        if not chosen:
+            raise ConfigurationError("choose deliveries", hint="headwater deliveries list --state dead")
+        return await done(
+            console, request, session, "deliveries replay", replay, "console/alerts?state=dead", ids=chosen
+        )
+
+    @routes.post("/console/quiet")
+    async def quiet_times(request: Request) -> Response:
+        session, form = await console.gate.admit_form(request)
+        view, reason = form.value("view") or None, form.value("reason")
+
+        def begin(_action: Action) -> str:
+            with console.source() as conn:
+                quiet.begin(conn, view, reason)
+            return f"{view or 'every view'} is quiet: what is committed from now on is not told"
+
+        def end(_action: Action) -> str:
+            with console.source() as conn:
+                quiet.end(conn, view)
+            return f"{view or 'every view'} is told of again"
+
+        verb = "end" if form.value("do") == "end" else "begin"
+        does = end if verb == "end" else begin
+        return await done(console, request, session, f"quiet {verb}", does, "console/alerts", view=view, reason=reason)
+
+    return routes
+
+
+async def done(
+    console: Console, request: Request, session: Session, verb: str, does: Does, page: str, **arguments: object
+) -> Response:
+    """Does it away from the thread that answers, traced; then the page, with a notice that says how it went."""
+
+    def traced() -> str:
+        with audited(console.deployment, verb, actor=session.actor, **arguments) as action:
+            return does(action)
+
+    try:
+        notice = Notice("ok", await asyncio.to_thread(traced))
+    except HeadwaterError as error:
+        notice = Notice("bad", error.fact, error.detail, error.hint)
+    answer = see_other(request, page)
+    leave(request, answer, notice)
+    return answer

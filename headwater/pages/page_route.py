@@ -1,0 +1,30 @@
+"""Routes of pages: an error is a page too, with its fact, detail and hint. `APIRouter(route_class=PageRoute)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from cdc.errors import HeadwaterError
+from headwater.api.problems import status_of
+from headwater.pages.gate import NotSignedIn
+from headwater.pages.rendering import page
+
+
+class PageRoute(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def explained(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except NotSignedIn:
+                raise
+            except HeadwaterError as error:
+                status = status_of(error)
+                return page(request, "error.html", status, fact=error.fact, detail=error.detail, hint=error.hint)
+
+        return explained

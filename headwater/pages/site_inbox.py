@@ -1,0 +1,113 @@
+"""`/inbox`: what somebody was told, newest first; `/inbox/live` what comes while the page is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import StreamingResponse
+
+from alerts.inbox import News
+from headwater.api.alerts_feed_routes import sequence_of
+from headwater.pages.rendering import environment, page
+from headwater.pages.site_cards import Dresser
+from headwater.pages.site_live import HEADERS
+from headwater.pages.site_words import EVENTS, ago_text, view_label
+from search.index import decode_row
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from headwater.pages.site import Site
+    from headwater.pages.site_visitors import Visitor
+
+NEWS: Final = 30
+EVER: Final = 2**62
+_KINDS: Final = {"entered": "info", "dropped": "ok", "rose": "warn", "changed": "plain", "left": "plain"}
+
+
+def add_routes(routes: APIRouter, site: Site) -> None:
+    @routes.get("/inbox")
+    async def inbox(request: Request, before: int = EVER) -> Response:
+        visitor = await site.visitor(request)
+        found = await asyncio.to_thread(site.searches.newest, visitor.owner, before, NEWS + 1)
+        shown = await asyncio.to_thread(news_shown, site, found[:NEWS], visitor)
+        values: dict[str, Any] = {
+            "news": shown,
+            "last": found[0].sequence if found and before == EVER else 0,
+            "is_live": before == EVER,
+            "older": f"inbox?before={found[NEWS - 1].sequence}" if len(found) > NEWS else "",
+            "searches": len(await asyncio.to_thread(site.searches.listed, visitor.owner)),
+        }
+        return page(request, "site/inbox.html", visitor=visitor, **values)
+
+    @routes.get("/inbox/live")
+    async def live(
+        request: Request,
+        after: str = "0",
+        last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+    ) -> Response:
+        visitor = await site.visitor(request)
+
+        def parts(news: Sequence[News]) -> list[str]:
+            template = environment().get_template("site/news.html")
+            return [
+                template.render(news=shown, visitor=visitor, root="", is_fresh=True)
+                for shown in news_shown(site, news, visitor)
+            ]
+
+        events = site.watching.events(visitor.owner, sequence_of(last_event_id or after), parts)
+        first = await anext(events)  # raises before anything is sent
+        return StreamingResponse(_chained(first, events), media_type="text/event-stream", headers=HEADERS)
+
+
+async def _chained(first: bytes, events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """Closes the inbox when the browser is gone."""
+    async with aclosing(events):
+        yield first
+        async for event in events:
+            yield event
+
+
+def news_shown(site: Site, found: Sequence[News], visitor: Visitor) -> list[dict[str, Any]]:
+    """As the page's template takes them. A view that is gone is told by its keys."""
+    now, dressers = datetime.now(UTC), dict[str, Dresser | None]()
+    allowed = site.visitors.views(visitor)
+    made = []
+    for news in found:
+        if news.view not in dressers:
+            dressers[news.view] = _dresser(site, news.view, now)
+        made.append(_news(news, dressers[news.view], now) | {"is_searched": news.view in allowed})
+    return made
+
+
+def _dresser(site: Site, view: str, now: datetime) -> Dresser | None:
+    found = site.layout(view)
+    return Dresser(*found, site.visitors.currency(), now) if found else None
+
+
+def _news(news: News, dresser: Dresser | None, now: datetime) -> dict[str, Any]:
+    before, after = (
+        None if row is None or dresser is None else decode_row(dresser.definition, row)
+        for row in (news.before, news.after)
+    )
+    row = after or before
+    card = dresser.card(row) if dresser and row else None
+    return {
+        "sequence": news.sequence,
+        "search_id": news.subscription_id,
+        "search_label": news.label or f"Saved search {news.subscription_id}",
+        "view_label": view_label(news.view),
+        "event": EVENTS.get(news.event, news.event),
+        "kind": _KINDS.get(news.event, "plain"),
+        "card": card,
+        "name": card.name if card else news.key,
+        "changes": dresser.changes(before, after)[:4] if dresser and news.event != "entered" else (),
+        "reason": news.reason,
+        "at": news.recorded_at,
+        "ago": ago_text(news.recorded_at, now),
+    }

@@ -1,0 +1,79 @@
+// The console in motion: panels come rendered from the server and are taken over node by node, so that focus, selection and
+// what is open stay where they are; points go to the plots.
+"use strict";
+(() => {
+  const current = document.querySelector(".tabs [aria-current]"), tabs = current?.closest(".tabs");
+  if (tabs) tabs.scrollLeft = current.offsetLeft - (tabs.clientWidth - current.offsetWidth) / 2;
+  const line = document.querySelector("[data-live]");
+  if (!line) return;
+  const linkState = document.querySelector("[data-link-state]");
+  const held = new Set();
+
+  // Makes `old` what `made` is, touching only what differs.
+  const takeOver = (old, made) => {
+    const wanted = [...made.childNodes];
+    const there = [...old.childNodes];
+    wanted.forEach((node, i) => {
+      const now = there[i];
+      if (!now) { old.append(node); return; }
+      if (now.nodeType !== node.nodeType || now.nodeName !== node.nodeName) { now.replaceWith(node); return; }
+      if (now.nodeType !== Node.ELEMENT_NODE) { if (now.nodeValue !== node.nodeValue) now.nodeValue = node.nodeValue; return; }
+      for (const { name } of [...now.attributes]) if (!node.hasAttribute(name) && name !== "open") now.removeAttribute(name);
+      for (const { name, value } of node.attributes) if (now.getAttribute(name) !== value) now.setAttribute(name, value);
+      takeOver(now, node);
+    });
+    there.slice(wanted.length).forEach((node) => node.remove());
+  };
+
+  const show = (name, html) => {
+    if (held.has(name)) return;
+    const made = new DOMParser().parseFromString(html, "text/html").body;
+    for (const panel of document.querySelectorAll(`[data-panel="${CSS.escape(name)}"]`)) takeOver(panel, made.cloneNode(true));
+  };
+
+  const say = (text) => { if (linkState && linkState.textContent !== text) linkState.textContent = text; };
+
+  const listen = () => {
+    const { live, view, root } = line.dataset;
+    const asked = new URLSearchParams({ page: live || "none", view: view || "", root });
+    const stream = new EventSource(`${root}console/live?${asked}`);
+    let lost = 0;
+    stream.addEventListener("open", () => { lost = 0; say(""); document.body.classList.remove("lost"); });
+    stream.addEventListener("panel", (event) => { const { name, html } = JSON.parse(event.data); show(name, html); });
+    stream.addEventListener("points", (event) => window.headwaterPlots?.add(JSON.parse(event.data)));
+    stream.addEventListener("error", () => {
+      lost += 1;
+      document.body.classList.add("lost");
+      say(lost > 2 && stream.readyState === EventSource.CLOSED ? "Signed out or gone: load the page again" : "Connection lost, trying again");
+      if (stream.readyState === EventSource.CLOSED) { setTimeout(listen, 5000); }
+    });
+    window.addEventListener("pagehide", () => stream.close(), { once: true });
+  };
+  window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  listen();
+
+  for (const button of document.querySelectorAll("[data-hold]")) {
+    button.addEventListener("click", () => {
+      const name = button.dataset.hold, holds = !held.has(name);
+      if (holds) held.add(name); else held.delete(name);
+      button.setAttribute("aria-pressed", String(holds));
+      button.textContent = holds ? "Let it move" : "Hold still";
+    });
+  }
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    try {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+    } catch { button.textContent = "Not allowed here"; }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+  document.addEventListener("submit", (event) => {
+    const asks = event.submitter?.dataset.confirm || event.target.dataset.confirm;
+    if (asks && !window.confirm(asks)) { event.preventDefault(); return; }
+    // Once: the page that comes back says what became of it.
+    const buttons = event.target.querySelectorAll("button:not([type=button])");
+    setTimeout(() => buttons.forEach((button) => { button.disabled = true; }), 0);
+  });
+})();
