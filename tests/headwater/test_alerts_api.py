@@ -12,7 +12,6 @@ import httpx
 import psycopg
 import pytest
 
-from alerts import unsubscribing
 from alerts.notifier import notify
 from alerts.outbox import record
 from alerts.previewing import Version
@@ -107,7 +106,7 @@ pytestmark = pytest.mark.stack
 
 def test_a_search_from_its_saving_to_its_end(desk: Desk) -> None:
     made = desk.save(label="Paris", channel="email", target="ada@example.com", threshold=None)
-    assert (made["state"], made["query_text"], made["events"]) == ("active", "city:paris price:..500.0", ["entered"])
+    assert (made["state"], made["query_text"], made["events"]) == ("active", "city:paris price:..500", ["entered"])
     assert "secret" not in made
     assert desk.ask("GET", f"/{made['id']}") == made
     assert desk.ask("GET", "")["alerts"] == [made]
@@ -193,7 +192,7 @@ def test_why_a_row_matches_or_does_not(desk: Desk) -> None:
     assert (found["matches"], found["key"], found["row"]["price"]) == (False, {"id": 1}, 600)
     assert {each["clause"]: each["matches"] for each in found["explanation"]["inside"]} == {
         "city:paris": True,
-        "price:..500.0": False,
+        "price:..500": False,
     }
     assert [(each["event"], each["reason"]) for each in found["news"]] == [("entered", "is new")]
     missing = desk.ask("GET", f"/{id_}/explain/2")
@@ -297,7 +296,23 @@ def test_everything_can_be_ended(desk: Desk) -> None:
         ("email", "ada@example.com", "unsubscribed")
     ]
     assert "nothing is sent to" in desk.save(400, channel="email", target="ada@example.com")["error"]
-    assert unsubscribing.lift(desk.conn, "email", "ada@example.com")
+
+    # Who runs the service lifts it.
+    [found] = desk.client.get("/v1/suppressions").json()["suppressions"]
+    assert (found["channel"], found["target"], found["reason"]) == ("email", "ada@example.com", "unsubscribed")
+    assert desk.client.delete("/v1/suppressions/email/ada@example.com").status_code == 204
+    assert desk.client.delete("/v1/suppressions/email/ada@example.com").status_code == 404
+    assert desk.client.get("/v1/suppressions").json() == {"suppressions": []}
+    desk.save(channel="email", target="ada@example.com")
+
+
+@pytest.mark.parametrize("desk", ["required"], indirect=True)
+def test_suppressions_are_for_administrators(desk: Desk) -> None:
+    _, alerts = desk.keys.create(["alerts"])
+    _, admin = desk.keys.create(["admin"])
+    for text, status in ((alerts, 403), (admin, 200)):
+        headers = {"Authorization": f"Bearer {text}"}
+        assert desk.client.get("/v1/suppressions", headers=headers).status_code == status
 
 
 def test_a_form_without_end_is_not_read_to_its_end(desk: Desk) -> None:

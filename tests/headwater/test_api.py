@@ -6,9 +6,10 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,9 +20,11 @@ from cdc import eras
 from cdc.addresses import Source
 from cdc.catalog_reader import describe
 from cdc.events import TableName
+from cdc.gaps import Gap, GapCode, Gaps
 from cdc.position import Lsn
 from cdc.publication import drop_capture_role
 from headwater.api.access import Access, KeyStore
+from headwater.api.key_lookup import asked_for
 from headwater.api.limits import RateLimit
 from headwater.api.problems import Forbidden, TooMany, Unauthorized
 from headwater.deployment import Deployment
@@ -78,7 +81,12 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def shop(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    folder = tmp_path_factory.mktemp("api")
+    with opened_shop(deployment, tmp_path_factory.mktemp("api")) as made:
+        yield made
+
+
+@contextmanager
+def opened_shop(deployment: Deployment, folder: Path, **settings: object) -> Iterator[Shop]:
     name = f"t{time.time_ns():x}"[:20]
     with ExitStack() as closing:
         for address in fresh_database(deployment.postgres, name):
@@ -88,7 +96,7 @@ def shop(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> It
             mine = replace(
                 deployment,
                 settings=Settings.model_validate(
-                    {"source": name, "data_folder": str(folder), "http": {"port": free_port()}}
+                    {"source": name, "data_folder": str(folder), "http": {"port": free_port()}, **settings}
                 ),
                 source=Source(name),
                 postgres=address,
@@ -130,6 +138,38 @@ def test_a_row_by_its_key(shop: Shop) -> None:
     assert answer.json()["freshness"]["state"] == "riding"
     assert Lsn.parse(answer.headers["X-Headwater-Lsn"]) > Lsn(0)
     assert float(answer.headers["X-Headwater-Lag-Ms"]) >= 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["card/7", "card/id=7", "card/999", "card/x", "card/1,2", "nowhere/1", "none/1", "by_maker/1"],
+)
+def test_the_short_way_to_a_row_says_what_the_route_says(shop: Shop, path: str) -> None:
+    """A query, whatever it says, makes it the route's. The canary moves the marks meanwhile."""
+    short, route = (shop.client.get(f"v1/views/{path}{query}") for query in ("", "?wait_ms=5000"))
+    assert short.status_code == route.status_code
+    fresh, told = ("position", "lsn", "committed_at", "lag_ms"), (short.json(), route.json())
+    for each in told:
+        each["freshness"] = {name: value for name, value in each.get("freshness", {}).items() if name not in fresh}
+        each["detail"] = "" if "as of commit" in each.get("detail", "") else each.get("detail", "")
+    assert told[0] == told[1]
+    assert short.headers.keys() == route.headers.keys()
+
+
+def test_what_is_not_a_key_goes_to_its_route(shop: Shop) -> None:
+    words = frozenset({"changes", "get"})
+
+    def asked(path: str, method: str = "GET", query: bytes = b"", kind: str = "http") -> object:
+        return asked_for({"type": kind, "method": method, "path": path, "query_string": query}, words)
+
+    assert asked("/v1/views/card/7") == ("card", "7")
+    assert asked("/v1/views/card/a/b") == ("card", "a/b"), "a key may have a slash in it"
+    for path in ("/v1/views/card/changes", "/v1/views/card/", "/v1/views/card", "/v1/views//7", "/v1/search/card/7"):
+        assert asked(path) is None
+    assert asked("/v1/views/card/7", "DELETE") is asked("/v1/views/card/7", query=b"wait_ms=1") is None
+    assert asked("/v1/views/card/7", kind="websocket") is None
+    with shop.client.stream("GET", "v1/views/card/changes") as feed:
+        assert feed.headers["content-type"].startswith("text/event-stream")
 
 
 def test_a_key_of_two_columns(shop: Shop) -> None:
@@ -294,6 +334,28 @@ def test_the_views_and_their_freshness(shop: Shop) -> None:
 
 
 # Who may
+
+
+def test_an_answer_of_a_view_that_misses_changes_says_so(shop: Shop) -> None:
+    """Reads go on, from what there is."""
+    deployment = shop.page.deployment
+    registry, era = Registry(deployment.settings.views_state), eras.current(deployment.kafka, deployment.source)
+    assert "X-Headwater-Stale" not in shop.client.get("v1/views/card/7").headers
+    registry.note_gaps(Gaps((Gap(era.era, GapCode.SLOT_LOST, "wal_removed", 1_800_000_000.0),)))
+    try:
+
+        def said() -> None:
+            for path in ("v1/views/card/7", "v1/search/card?q=p-7"):
+                answer = shop.client.get(path)
+                assert "slot lost: wal_removed" in answer.headers.get("X-Headwater-Stale", "")
+                assert answer.json()["freshness"]["stale_since"] == "2027-01-15T08:00:00+00:00"
+            [card] = [view for view in shop.get("v1/views")["views"] if view["view"] == "card"]
+            assert card["stale"]["is_gap"]
+
+        eventually(said)
+    finally:
+        registry.note_gaps(Gaps())
+    eventually(lambda: shop.get("v1/views/card/7")["freshness"]["stale"] is None)
 
 
 def test_keys(shop: Shop) -> None:

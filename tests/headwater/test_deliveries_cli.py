@@ -11,11 +11,14 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
+from alerts.clock import system_clock
 from alerts.delivery.postgres_store import PostgresStore
 from alerts.delivery.store import Claim, Delivery
 from alerts.delivery.verdict import Dead, Disabled, Sent
 from alerts.notification_json import stored
+from alerts.posting import due
 from alerts.store import create
+from alerts.suppressions import suppress
 from cdc.addresses import PostgresAddress
 from headwater import cli
 from headwater.deployment import Deployment
@@ -57,12 +60,7 @@ def add(postgres: PostgresAddress, number: int, target: str) -> str:
             " values (%s, 'ada', %s, 'webhook', %s, '{}', 1, 1, 1, %s, %s)",
             [told.id, number, target, stored(told).decode(), told.id],
         )
-        [[id_]] = conn.execute(
-            "insert into headwater.deliveries (notification_id, channel, target) values (%s, 'webhook', %s)"
-            " returning id",
-            [told.id, target],
-        ).fetchall()
-    return str(id_)
+        return str(due(conn, told.id, "ada", "webhook", target, system_clock()))
 
 
 def test_what_is_dead_is_shown_and_tried_again(run: Run, postgres: PostgresAddress) -> None:
@@ -120,3 +118,15 @@ async def settled(postgres: PostgresAddress, verdicts: dict[str, Sent | Dead | D
         return len(claimed)
     finally:
         await store.close()
+
+
+def test_a_suppressed_address_is_lifted(run: Run, postgres: PostgresAddress) -> None:
+    with psycopg.connect(postgres.conninfo(), autocommit=True) as conn:
+        suppress(conn, "email", "ada@example.com", "bounced", "550 no such user")
+    found = json.loads(run("suppressions", "list", "--json")[1])["suppressions"]
+    assert [(each["target"], each["reason"], each["detail"]) for each in found] == [
+        ("ada@example.com", "bounced", "550 no such user")
+    ]
+    assert run("suppressions", "lift", "email", "ada@example.com")[0] == 0
+    code, out = run("suppressions", "lift", "email", "ada@example.com")
+    assert (code != 0, "not suppressed" in out) == (True, True)

@@ -1,4 +1,4 @@
-"""The HTTP pages: health for probes, status and metrics for programs, the live page for people."""
+"""The HTTP pages: health for probes, status and metrics for programs, the front page for people."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_the_status_as_json(server: PageServer, client: httpx.Client) -> None:
     told = answer.json()
     assert set(told) == {
         "at", "source", "servers", "connector", "connector_reason", "slot", "snapshot", "log", "records_per_s",
-        "findings", "healthy", "views",
+        "findings", "healthy", "views", "gaps",
     }  # fmt: skip
     assert told["at"] == "2026-01-02T03:04:05+00:00"
     assert told["healthy"] is False
@@ -185,15 +185,15 @@ def test_metrics_leave_out_what_is_not_known(server: PageServer, client: httpx.C
 # The page
 
 
-def test_the_page_is_whole_and_asks_nobody_else(client: httpx.Client) -> None:
+def test_the_front_page_leads_on_and_asks_nobody_else(client: httpx.Client) -> None:
     answer = client.get("")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/html")
     assert "<title>Headwater</title>" in answer.text
-    assert "v1/live" in answer.text
+    assert 'href="./console"' in answer.text
+    assert 'href="./docs"' in answer.text
     assert "http://" not in answer.text
     assert "https://" not in answer.text
-    assert "innerHTML" not in answer.text, "what comes out of the database is text, never markup"
 
 
 def test_the_live_stream_says_the_status_again_and_again(server: PageServer, client: httpx.Client) -> None:
@@ -206,6 +206,13 @@ def test_the_live_stream_says_the_status_again_and_again(server: PageServer, cli
     server.status = status(FAILURE)
     assert next(told["healthy"] for name, told in stream if name == "status") is False  # type: ignore[index]
     stream.close()
+
+
+def test_rows_are_shown_to_administrators_only_where_keys_are_needed() -> None:
+    page = PageServer(Deployment.of(settings(api={"keys": "required"}), StackState()))
+    with page.running():
+        assert httpx.get(f"{page.url}v1/live").status_code == 401
+        assert httpx.get(f"{page.url}livez").status_code == 200
 
 
 def test_a_viewer_does_not_hold_up_the_end(client: httpx.Client, server: PageServer) -> None:

@@ -86,6 +86,34 @@ def gone(processes: list[psutil.Process]) -> bool:
     return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
 
 
+def verb(process: psutil.Process) -> str:
+    """The last word of its command line; nothing of one that is dead or gone."""
+    try:
+        return "".join(process.cmdline()[-1:])
+    except psutil.Error:
+        return ""
+
+
+def kill_the_api(folder: Path, page: str) -> None:
+    """Returns when another one answers, and is ready."""
+
+    def serving() -> psutil.Process:
+        [found] = [each for each in family(folder) if verb(each) == "serve"]
+        return found
+
+    first = serving()
+    first.send_signal(signal.SIGKILL)
+
+    def mended() -> None:
+        try:
+            assert serving() != first
+            assert httpx.get(f"{page}/readyz").status_code == 200
+        except (ValueError, httpx.TransportError) as error:
+            raise AssertionError(error) from error
+
+    eventually(mended)
+
+
 def healthy(folder: Path) -> dict[str, Any]:
     def looked() -> dict[str, Any]:
         answer = headwater(folder, "status", "--json")
@@ -106,7 +134,8 @@ def moved(folder: Path) -> list[dict[str, Any]]:
 
 
 def kept(folder: Path) -> None:
-    """All example views are live, and hold what their SQL gives in Postgres while the demo moves."""
+    """All example views are live, and hold what their SQL gives in Postgres while the demo moves; what the demo's saved
+    searches tell arrives."""
 
     def live() -> None:
         states = {view["view"]: view["state"] for view in asked(folder, "views")["views"]}
@@ -116,6 +145,8 @@ def kept(folder: Path) -> None:
     eventually(live, VIEWS_S_MAX)
     verified = headwater(folder, "verify", "listing_card", "city_stats", "--json")
     assert verified.returncode == 0, verified.stdout
+    caught = f"http://127.0.0.1:{port_of(folder)}/demo/caught"
+    eventually(lambda: bool(httpx.get(caught).json()["caught"]), VIEWS_S_MAX)
 
 
 @pytest.mark.stack
@@ -147,6 +178,9 @@ def test_from_nothing_to_moving_data_over_kill_9_to_an_orderly_end(folder: Path)
     shown = json.loads(headwater(folder, "show", "listing_card", "7", "--json").stdout)
     assert (shown["state"], shown["key"]) == ("live", {"id": "7"})  # its row comes and goes: the demo moves
     assert "headwater_view_behind_seconds" in httpx.get(f"{page}/metrics").text
+
+    # Whoever answers over HTTP may die: it is started again, and knows what the watch sees.
+    kill_the_api(folder, page)
 
     # A second one disturbs nobody.
     again = headwater(folder, "up", "--detach", "--demo")

@@ -22,6 +22,7 @@ from cdc.events import TableName
 from cdc.position import Lsn
 from headwater import cli
 from headwater.deployment import Deployment
+from headwater.views.compare import Comparison, chosen
 from headwater.views.kept import Frontiers, KeptView, open_view
 from headwater.views.key_text import encoded
 from headwater.views.place import Place
@@ -170,6 +171,7 @@ def test_rows_that_were_tampered_with_are_found(stand: Stand, capsys: pytest.Cap
         assert {each["key"] for each in one["examples"]} == {'{"id":7}', '{"id":8}'}
         assert (two["missing"], two["extra"], two["different"]) == (1, 1, 0)
         assert {each["key"] for each in two["examples"]} == {'{"city":"Atlantis"}', '{"city":null}'}
+        _some_keys(stand)
         # On a busy database, too, and without a lock.
         with stand.moving(old_rows=False):
             counts = stand.verifier().verify("card").counts
@@ -178,6 +180,19 @@ def test_rows_that_were_tampered_with_are_found(stand: Stand, capsys: pytest.Cap
         out = capsys.readouterr().out
         assert "card: DIFFERENT" in out
         assert '"price":7.51' in out
+
+
+def _some_keys(stand: Stand) -> None:
+    """What is wrong among them is found, and nothing else is looked at."""
+    few = stand.verifier().verify("card", keys=[b'{"id":7}', b'{"id":9}', b'{"id":123456}'])
+    assert few.wrong == (("different", '{"id":7}'),)
+    assert (few.rows_postgres, few.rows_view) == (2, 2)
+    cities = stand.verifier().verify("by_city", keys=[b'{"city":null}', b'{"city":"Bonn"}', b'{"city":"Atlantis"}'])
+    assert set(cities.wrong) == {("missing", '{"city":null}'), ("extra", '{"city":"Atlantis"}')}
+    with psycopg.connect(stand.capture.postgres.conninfo()) as conn:
+        comparison = Comparison(stand.kept("card"), conn)
+        one, all_ = (chosen(stand.kept("card").store, [b'{"id":%d}' % n for n in range(count)]) for count in (1, 900))
+        assert comparison.cost(one) < comparison.cost(all_) / 3, "by the index"
 
 
 def test_a_view_that_nobody_keeps_is_not_verified(stand: Stand) -> None:

@@ -21,13 +21,14 @@ def full(id_: int, price: str | None) -> bytes:
     )
 
 
-def filled(folder: Path) -> None:
-    """A snapshot, whose commits nobody knows, then a change an hour."""
+def filled(folder: Path, built_at: datetime | None = None) -> None:
+    """A snapshot, whose commits nobody knows unless others came with it, then a change an hour."""
     kind = WarehouseKind(str(folder), 0.0)
     sink = kind.open(SHAPE, 1)
     sink.prepare()
     first = [Change(b'{"id":1}', full(1, "100.00"), 0), Change(b'{"id":2}', full(2, "7.50"), 1)]
-    refused = sink.apply(first, Mark("t", 2, era=1))
+    built_at_us = None if built_at is None else int(built_at.timestamp() * 1e6)
+    refused = sink.apply(first, Mark("t", 2, era=1, committed_at_us=built_at_us))
     hours: list[tuple[int, bytes | None]] = [
         (1, full(1, "90.00")),
         (1, full(1, "80.00")),
@@ -60,6 +61,13 @@ def test_what_changed_since_with_what_was_there_before(tmp_path: Path) -> None:
         (1, 90, False), (1, 80, True), (2, 7.5, False), (2, None, True), (3, None, True),
     ]  # fmt: skip
     assert found(tmp_path, START + timedelta(hours=9)) == []
+
+
+def test_what_a_view_was_built_with_is_no_news(tmp_path: Path) -> None:
+    filled(tmp_path, START - timedelta(minutes=1))
+    assert found(tmp_path, START - timedelta(days=7)) == [
+        (1, 100, False), (1, 90, True), (1, 80, True), (2, 7.5, False), (2, None, True), (3, None, True),
+    ]  # fmt: skip
 
 
 def test_rows_are_as_the_topic_has_them(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
+from cdc.gaps import Gap, GapCode, Gaps
 from headwater import views_status
 from headwater.plain import plain
 from headwater.service.terminal import views_line
@@ -51,6 +54,23 @@ def test_every_wanted_view_has_its_line(tmp_path: Path) -> None:
     told = views_line(status)
     assert told.startswith("1 of 4 live, late 25%")
     assert "120 ms" in told
+
+
+def test_a_view_of_a_log_with_a_gap_is_a_failure(tmp_path: Path) -> None:
+    registry = kept(tmp_path)
+    state = registry.state()
+    groups = {name: msgspec.structs.replace(group, era=7) for name, group in state.groups.items()}
+    registry.note(msgspec.structs.replace(state, groups=groups))
+    registry.note_gaps(Gaps((Gap(7, GapCode.SLOT_LOST, "wal_removed", NOW_S - 90),)))
+    status, findings = views_status.look(tmp_path, NOW_S + 1)
+    stale = {view.name: view.stale for view in status.views}
+    assert stale["card"] is not None
+    assert stale["card"].is_gap
+    told = [f for f in findings if f.name == "view card"]
+    assert [(f.level, f.hint) for f in told] == [("fail", "headwater recover")]
+    assert "wal_removed" in told[0].detail
+    registry.note_gaps(Gaps((Gap(6, GapCode.SLOT_LOST, "wal_removed", NOW_S - 90),)))
+    assert not any(f.level == "fail" for f in views_status.look(tmp_path, NOW_S + 1)[1]), "of an era that is over"
 
 
 def test_a_maintainer_that_is_silent_is_told_first_as_starting_then_as_failed(tmp_path: Path) -> None:

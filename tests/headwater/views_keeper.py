@@ -59,7 +59,7 @@ def keep(
             news = [frontier(view, group.spec.id, group.spec.era, end.offset, lsn, at_us) for view in group.live]
             sinking.published(group, publisher.publish(changes, news))
             offset = end.offset
-        _note(registry, group, offset)
+        _note(registry, group, offset, sinking)
     sinking.close()
 
 
@@ -71,15 +71,15 @@ def _batch(log: ChangeLog, start: Position, end: Position) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, RECORDS)
 
 
-def _note(registry: Registry, group: Group, offset: int) -> None:
+def _note(registry: Registry, group: Group, offset: int, sinking: Sinking) -> None:
     wanted = registry.wanted().views
     views = {
         view: ViewStatus(ViewState.LIVE, group.spec.id, wanted[view].applied_at_s)
         for view in group.spec.definitions
         if view in wanted
     }
-    groups = {group.spec.id: GroupStatus(offset, offset, True, False)}
-    registry.note(State(time.time(), os.getpid(), views, groups))
+    groups = {group.spec.id: GroupStatus(offset, offset, True, False, era=group.spec.era)}
+    registry.note(State(time.time(), os.getpid(), views, groups, sinks=sinking.statuses()))
 
 
 @contextmanager

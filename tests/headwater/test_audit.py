@@ -1,0 +1,170 @@
+"""The audit log: every action from its beginning to its end, in a real database, and while there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+import typer
+from psycopg import errors
+
+from cdc.addresses import PostgresAddress
+from cdc.errors import ConfigurationError, ViewError
+from headwater import cli
+from headwater.api.access import ApiKey, KeyStore
+from headwater.audit import audited, key_actor, masked, os_actor, told
+from headwater.audit_store import bring_in, listed, spool_file
+from headwater.cli.audit import parse_since
+from headwater.deployment import Deployment
+from headwater.migrate import migrate
+from headwater.settings import Settings
+
+NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", None),
+        ("2026-11-17", datetime(2026, 11, 17, tzinfo=UTC)),
+        ("2026-11-17T09:30Z", datetime(2026, 11, 17, 9, 30, tzinfo=UTC)),
+        ("12h", NOW - timedelta(hours=12)),
+    ],
+)
+def test_since(text: str, found: datetime | None) -> None:
+    assert parse_since(text, NOW) == found
+
+
+def test_since_that_is_none() -> None:
+    with pytest.raises(ConfigurationError, match="not a time"):
+        parse_since("yesterday", NOW)
+
+
+def test_secrets_are_not_written() -> None:
+    key = "hw_0123456789ab_" + "s" * 43
+    assert told({"id": f"key {key}", "password": "x", "url": "redis://:hush@h/0", "view": "v", "all": False}) == {
+        "id": "key hw_0123456789ab_***",
+        "password": "***",
+        "url": "redis://:***@h/0",
+        "view": "v",
+    }
+    assert masked({"keys": [key], "api_key": "abc", "rows": 0}) == {
+        "keys": ["hw_0123456789ab_***"],
+        "api_key": "***",
+        "rows": 0,
+    }
+    assert told({"rows": 0, "none": None, "empty": ""}) == {"rows": 0}
+
+
+def test_who(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ada")
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    assert os_actor() == "os:ada"
+    monkeypatch.setenv("SUDO_USER", "grace")
+    assert os_actor() == "os:ada (sudo by grace)"
+    assert key_actor(ApiKey("k1", ("admin",), "console", NOW)) == "key:k1 (console)"
+    assert key_actor(None) == "http:without a key"
+
+
+@pytest.mark.stack
+class TestKept:
+    @pytest.fixture
+    def mine(self, deployment: Deployment, postgres: PostgresAddress, tmp_path: Path) -> Deployment:
+        migrate(postgres)
+        return replace(deployment, postgres=postgres, settings=Settings(data_folder=tmp_path))
+
+    @pytest.fixture
+    def run(
+        self, mine: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> Callable[..., str]:
+        monkeypatch.setattr(Deployment, "resolve", lambda _settings: mine)
+
+        def run(*arguments: str) -> str:
+            assert cli.run(list(arguments)) == 0
+            return capsys.readouterr().out
+
+        return run
+
+    def test_what_is_done_and_what_fails(self, mine: Deployment) -> None:
+        with audited(mine, "rebuild", view="cards", sink=None) as action:
+            [running] = listed(mine)
+            assert (running.outcome, running.ended_at) == ("unfinished", None), "known before it has ended"
+            action.result = {"generation": 4, "secret": "x"}
+        with pytest.raises(ViewError), audited(mine, "switch", actor="key:1", view="cards"):
+            raise ViewError("the new one is not verified", detail="a detail is not kept")
+        with pytest.raises(typer.Exit), audited(mine, "verify"):
+            raise typer.Exit(1)
+        with pytest.raises(typer.Exit), audited(mine, "quiet end"):
+            raise typer.Exit(0)
+        quiet, verify, switch, rebuild = listed(mine)
+        assert (rebuild.verb, rebuild.arguments, rebuild.outcome) == ("rebuild", {"view": "cards"}, "done")
+        assert rebuild.result == {"generation": 4, "secret": "***"}
+        assert rebuild.actor == os_actor()
+        assert (switch.actor, switch.outcome, switch.reason) == ("key:1", "failed", "the new one is not verified")
+        assert (verify.outcome, verify.reason) == ("failed", "exit code 1")
+        assert quiet.outcome == "done"
+        assert [each.verb for each in listed(mine, verb="quiet")] == ["quiet end"]
+        assert listed(mine, since=datetime.now(UTC)) == []
+
+    @pytest.mark.parametrize(
+        "statement",
+        ["update headwater.audit set actor = 'me'", "delete from headwater.audit", "truncate headwater.audit"],
+    )
+    def test_nothing_is_changed_afterwards(self, mine: Deployment, statement: str) -> None:
+        with audited(mine, "rebuild"):
+            pass
+        with (
+            psycopg.connect(mine.postgres.conninfo()) as conn,
+            pytest.raises(errors.InsufficientPrivilege, match="append-only"),
+        ):
+            conn.execute(statement)  # type: ignore[call-overload]
+        assert len(listed(mine)) == 1
+
+    def test_a_database_that_is_away_fails_nothing(self, mine: Deployment) -> None:
+        away = replace(mine, postgres=replace(mine.postgres, port=1))
+        with audited(away, "capture pause"):
+            pass
+        spool = spool_file(mine.settings)
+        assert len(spool.read_text().splitlines()) == 2
+        spool.write_text(spool.read_text() + '{"action": "cut o')
+        content = spool.read_bytes()
+        with audited(mine, "capture resume"):
+            pass
+        assert spool.read_bytes() == b""
+        assert [(each.verb, each.outcome) for each in listed(mine)] == [
+            ("capture resume", "done"),
+            ("capture pause", "done"),
+        ]
+        spool.write_bytes(content)  # as if it had been killed between the commit and the emptying
+        bring_in(mine)
+        assert len(listed(mine)) == 2
+
+    def test_a_folder_that_cannot_be_written_fails_nothing(self, mine: Deployment, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        settings = Settings(data_folder=tmp_path / "file")
+        with audited(replace(mine, postgres=replace(mine.postgres, port=1), settings=settings), "capture pause"):
+            pass
+
+    def test_verbs_leave_their_trace(self, mine: Deployment, run: Callable[..., str]) -> None:
+        text = json.loads(run("keys", "create", "--label", "shop", "--json"))["key"]
+        run("keys", "revoke", text)
+        run("quiet", "begin", "--view", "cards", "--reason", "a bulk load")
+        found = json.loads(run("audit", "--json"))["actions"]
+        told = [(each["verb"], each["outcome"], each["arguments"]) for each in reversed(found)]
+        [key] = KeyStore(mine.postgres).list()
+        assert told == [
+            ("keys create", "done", {"label": "shop", "scopes": ["read"]}),
+            ("keys revoke", "done", {"id": key.id}),
+            ("quiet begin", "done", {"view": "cards", "reason": "a bulk load"}),
+        ]
+        assert found[-1]["result"] == {"id": key.id}
+        assert found[0]["host"] == os.uname().nodename
+        out = run("audit", "--verb", "keys")
+        assert len(out.splitlines()) == 3
+        assert text not in out

@@ -1,0 +1,123 @@
+"""Dead letters on the real thing: a row that Elasticsearch refuses holds just its key, until it is taken or dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc.capture import Capture
+from headwater.api.freshness import Freshness
+from headwater.audit_store import listed
+from headwater.deployment import Deployment
+from tests.headwater.operated import Shop, verbs
+from tests.waiting import eventually
+from views.sinks.board import read_board
+from views.sinks.lane import SinkStatus
+
+pytestmark = pytest.mark.stack
+
+DDL = """
+    create table albums (id integer primary key, label text, photos jsonb not null default '[]');
+    insert into albums select n, 'album ' || n from generate_series(1, 50) n;
+"""
+VIEWS = {
+    "album": """create materialized view album with (sinks = 'search, cache') as
+        select id, label, photos from albums"""
+}
+MANY = "select jsonb_agg(jsonb_build_object('n', n)) from generate_series(1, %s) n"
+
+
+@pytest.fixture
+def shop(capture: Capture, deployment: Deployment, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(capture, deployment, tmp_path, DDL, VIEWS, ["albums"])
+    with shop.keeping():
+        shop.whole()
+        yield shop
+    shop.leave()
+
+
+def test_from_the_refusal_to_the_replay(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = verbs(shop, monkeypatch, capsys)
+    limit_elements(shop, 5)
+    fill(shop, 7, elements=6)
+    fill(shop, 8, elements=6)
+    fill(shop, 9, elements=5)
+    shop.whole()
+
+    # Only the two keys are held, and everybody is told so.
+    found = run("deadletters", "list", "--view", "album", "--sink", "search")[1]
+    assert [letter["key"] for letter in found["deadletters"]] == ['{"id":7}', '{"id":8}']
+    assert "nested" in found["deadletters"][0]["error"]
+    assert found["incomplete"] == [{"view": "album", "sink": "search", "generation": 1, "keys": 2}]
+    assert elements(shop) == {7: 0, 8: 0, 9: 5}
+    eventually(lambda: status(shop, "search").incomplete == 2)
+    assert Freshness.of(status(shop, "search")).headers()["X-Headwater-Incomplete"] == "2"
+    assert status(shop, "cache").incomplete == 0
+    eventually(lambda: {each["sink"]: each["incomplete"] for each in run("views", "album")[1]["sinks"]}["search"] == 2)
+
+    # Replayed while nothing has changed, they stay, and say why; a newer row that is taken closes one by itself.
+    seven, _eight = (letter["id"] for letter in found["deadletters"])
+    code, told = run("deadletters", "replay", seven)
+    assert code == 1
+    assert told["replayed"][0]["outcome"] == "refused"
+    fill(shop, 8, elements=3)
+    eventually(lambda: [letter["id"] for letter in run("deadletters", "list")[1]["deadletters"]] == [seven])
+    assert elements(shop)[8] == 3
+
+    # The mapping is put right: the letter's row is written, the mark stays where the lane has it.
+    limit_elements(shop, 100)
+    assert run("deadletters", "show", seven[:4])[1]["deadletters"][0]["version"] > 0
+    assert run("deadletters", "replay", "--view", "album") == (
+        0,
+        {"replayed": [{"id": seven, "outcome": "taken", "reason": ""}]},
+    )
+    assert elements(shop) == {7: 6, 8: 3, 9: 5}
+    eventually(lambda: status(shop, "search").incomplete == 0)
+    assert run("deadletters", "list")[1] == {"deadletters": [], "incomplete": []}
+
+    # One that a person gives up is closed, and the key stays as it is.
+    limit_elements(shop, 5)
+    fill(shop, 10, elements=9)
+    [letter] = eventually(lambda: run("deadletters", "list")[1]["deadletters"] or False)
+    assert run("deadletters", "drop", letter["id"], "--yes")[0] == 0
+    assert run("deadletters", "list")[1]["deadletters"] == []
+    assert run("deadletters", "replay", "nothing")[0] == 2
+    assert run("deadletters", "drop")[0] == 2
+
+    done = [(each.verb, each.outcome, each.result) for each in reversed(listed(shop.deployment))]
+    assert done == [
+        ("deadletters replay", "done", {seven: "refused"}),
+        ("deadletters replay", "done", {seven: "taken"}),
+        ("deadletters drop", "done", None),
+    ]
+
+
+def fill(shop: Shop, id_: int, *, elements: int) -> None:
+    shop.conn.execute(f"update albums set photos = ({MANY}) where id = %s", [elements, id_])
+
+
+def limit_elements(shop: Shop, most: int) -> None:
+    with shop.deployment.elasticsearch.client() as client:
+        index = f"{shop.capture.source.name}-album-g1"
+        client.indices.put_settings(index=index, settings={"index.mapping.nested_objects.limit": most})
+
+
+def elements(shop: Shop) -> dict[int, int]:
+    """What readers of the index find: how many photos albums 7 to 9 have."""
+    import json
+
+    from headwater.sinks import sink_kinds
+
+    sink: Any = sink_kinds(shop.deployment)["search"].open(shop.group.shape("album", shop.capture.source), 1)
+    rows = [json.loads(row) for row in sink.rows()]
+    sink.close()
+    return {row["id"]: len(row["photos"]) for row in rows if row["id"] in (7, 8, 9)}
+
+
+def status(shop: Shop, sink: str) -> SinkStatus:
+    return read_board(shop.capture.kafka, shop.capture.source)["album", sink]

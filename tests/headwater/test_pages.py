@@ -1,0 +1,143 @@
+"""What all pages share: templates that escape, links that hold behind a proxy, files that may be kept, forms."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode, urljoin
+
+import httpx
+import pytest
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.testclient import TestClient
+
+from cdc.errors import ConfigurationError
+from headwater.api import problems
+from headwater.pages import forms, rendering, static_files
+from headwater.pages.page_route import PageRoute
+
+
+@pytest.fixture
+def client() -> TestClient:
+    app = FastAPI()
+    problems.register(app)
+    app.include_router(static_files.router())
+
+    @app.get("/a/{name}")
+    def shown(request: Request, name: str) -> Response:
+        return rendering.page(request, "error.html", fact=name, detail="<script>", hint='"&')
+
+    @app.post("/a/b/form")
+    async def posted(request: Request) -> Response:
+        form = await forms.read_form(request)
+        return rendering.see_other(request, "a/" + form.value("to"))
+
+    routes = APIRouter(route_class=PageRoute)
+
+    @routes.get("/wrong")
+    def wrong() -> None:
+        raise ConfigurationError("no view <b>", detail="there are a, b", hint="headwater views")
+
+    app.include_router(routes)
+    return TestClient(app, follow_redirects=False)
+
+
+def post(client: TestClient, body: bytes | dict[str, str], **headers: str) -> httpx.Response:
+    content = urlencode(body) if isinstance(body, dict) else body
+    return client.post("/a/b/form", content=content, headers={"Content-Type": forms.TYPE, **headers})
+
+
+def test_what_comes_from_outside_is_text(client: TestClient) -> None:
+    text = client.get("/a/<b>x").text
+    assert "&lt;b&gt;x" in text
+    assert "<b>x" not in text
+    assert "<script>" not in text
+
+
+def test_only_our_own_files_may_run(client: TestClient) -> None:
+    answer = client.get("/a/x")
+    policy = dict(part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert "<script>" not in answer.text
+    assert " style=" not in answer.text, "the policy does not allow it"
+    assert " onclick=" not in answer.text
+
+
+def test_an_error_is_a_page_with_a_way_out(client: TestClient) -> None:
+    answer = client.get("/wrong")
+    assert answer.status_code == 400
+    assert answer.headers["Content-Type"].startswith("text/html")
+    assert "no view &lt;b&gt;" in answer.text
+    assert "headwater views" in answer.text
+
+
+@pytest.mark.parametrize("prefix", ["", "/hw", "/tools/hw"])
+def test_links_hold_behind_a_proxy(client: TestClient, prefix: str) -> None:
+    """It takes its prefix away, and says nothing of it."""
+    text = client.get("/a/x").text
+    linked = next(part.split('"')[0] for part in text.split('href="') if "headwater.css" in part.split('"')[0])
+    seen = urljoin(f"https://example.org{prefix}/a/x", linked)
+    assert seen.startswith(f"https://example.org{prefix}/static/headwater.css?v=")
+    answer = post(client, {"to": "y"})
+    assert answer.status_code == 303
+    assert urljoin(f"https://example.org{prefix}/a/b/form", answer.headers["Location"]) == (
+        f"https://example.org{prefix}/a/y"
+    )
+
+
+def test_a_prefix_that_the_proxy_left_there(client: TestClient) -> None:
+    under = TestClient(client.app, root_path="/hw")
+    assert 'href="../static/' in under.get("/hw/a/x").text
+
+
+def test_files_are_kept_for_ever_under_their_hash(client: TestClient) -> None:
+    for file in static_files.static_files().values():
+        answer = client.get("/" + file.address)
+        assert answer.status_code == 200
+        assert answer.content == file.content
+        assert "immutable" in answer.headers["Cache-Control"]
+    css = static_files.static_files()["headwater.css"]
+    old = client.get("/static/headwater.css?v=0123")
+    assert old.headers["Cache-Control"] == "no-cache", "an old page must not keep a new file under the old name"
+    again = client.get("/static/headwater.css", headers={"If-None-Match": old.headers["ETag"]})
+    assert again.status_code == 304
+    assert old.headers["ETag"] == f'"{css.digest}"'
+
+
+@pytest.mark.parametrize("name", ["no.css", "../rendering.py", "..%2frendering.py", "%2e%2e/__init__.py"])
+def test_nothing_but_these_files_is_served(client: TestClient, name: str) -> None:
+    assert client.get(f"/static/{name}").status_code == 404
+
+
+def test_our_files_ask_nobody_else() -> None:
+    for file in static_files.static_files().values():
+        text = file.content.decode().replace("http://www.w3.org/", "")
+        assert "http://" not in text, file.name
+        assert "https://" not in text, file.name
+        assert "innerHTML" not in text, "what comes out of a database is text, never markup"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 303),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "null"}, 303),
+        ({"Origin": "http://testserver"}, 303),
+        ({"Origin": "https://hw.example.org", "X-Forwarded-Host": "hw.example.org"}, 303),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "https://evil.example.org"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_a_form_of_another_site_is_refused(client: TestClient, headers: dict[str, str], status: int) -> None:
+    assert post(client, {"to": "y"}, **headers).status_code == status
+
+
+def test_what_is_no_form_is_refused(client: TestClient) -> None:
+    assert client.post("/a/b/form", json={"to": "y"}).status_code == 400
+    assert post(client, b"to=" + b"x" * forms.BYTES_MAX).status_code == 400
+    assert post(client, b"&".join(b"a=1" for _ in range(forms.FIELDS_MAX + 1))).status_code == 400
+    assert post(client, b"\xff\xfe=\xff").status_code == 400

@@ -1,0 +1,69 @@
+"""What `recover` decides, from what was seen. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc.gaps import Gap, GapCode
+from headwater.recovery import BUILD_ROWS_PER_S, SNAPSHOT_ROWS_PER_S, decide
+from views.maintain.maintainer import LOG_LOST
+from views.maintain.registry import State, ViewState, ViewStatus, Wanted, WantedView
+
+GAP = Gap(7, GapCode.SLOT_LOST, "wal_removed", 1.0)
+ROWS = {"public.a": 80_000, "public.b": 40_000}
+
+
+def table(name: str) -> dict[str, Any]:
+    return {"schema_name": "public", "table_name": name}
+
+
+WANTED = Wanted(
+    {
+        "one": WantedView("…", [table("a")], 1.0, "b"),
+        "two": WantedView("…", [table("a"), table("b")], 1.0, "b"),
+    }
+)
+LIVE = State(views={name: ViewStatus(ViewState.LIVE, "g", 1.0) for name in WANTED.views})
+
+
+def with_one(status: ViewStatus) -> State:
+    return State(views={**LIVE.views, "one": status})
+
+
+def test_nothing_is_missing() -> None:
+    assert not decide((), {}, LIVE, WANTED, ROWS).is_needed
+
+
+def test_a_gap_needs_a_new_era_and_every_view_again() -> None:
+    plan = decide((GAP,), {}, LIVE, WANTED, ROWS)
+    assert plan.new_era
+    assert "one, two" in plan.steps[-1].what
+    assert [step.rows for step in plan.steps] == [0, 120_000, 120_000]
+    assert plan.seconds > 120_000 / SNAPSHOT_ROWS_PER_S + 120_000 / BUILD_ROWS_PER_S
+
+
+def test_without_views_the_log_alone_is_brought_back() -> None:
+    plan = decide((GAP,), {}, State(), Wanted(), ROWS)
+    assert plan.new_era
+    assert len(plan.steps) == 2
+
+
+def test_a_live_view_that_misses_a_number_needs_a_new_era() -> None:
+    state = with_one(ViewStatus(ViewState.LIVE, "g", 1.0, "", "the canary says 8 after 6", 1.0, True))
+    assert decide((), {}, state, WANTED, ROWS).new_era
+
+
+def test_a_view_whose_records_are_gone_is_read_anew_and_no_other() -> None:
+    state = with_one(ViewStatus(ViewState.PAUSED, "g", 1.0, f"{LOG_LOST}: expired", "gone", 1.0, True))
+    plan = decide((), {}, state, WANTED, ROWS)
+    assert (plan.new_era, plan.read_anew) == (False, ("one",))
+    assert plan.steps[0].rows == 80_000
+    assert "public.a" in plan.steps[0].what
+    assert "public.b" not in plan.steps[0].what
+
+
+def test_what_is_being_built_already_is_left_alone() -> None:
+    state = with_one(ViewStatus(ViewState.BUILDING, "g", 1.0, "", "era 6 is over", 1.0, True))
+    assert not decide((), {}, state, WANTED, ROWS).is_needed
+    paused = with_one(ViewStatus(ViewState.PAUSED, "g", 1.0, "table public.a changed: -n integer"))
+    assert not decide((), {}, paused, WANTED, ROWS).is_needed, "apply brings it back"
