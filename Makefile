@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up down test bench lint fmt lock clean
+.PHONY: help install up down test browser bench lint fmt lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,14 +26,18 @@ up: install ## Start everything with the demo moving; Ctrl-C stops it
 down: install ## Stop what `make up` started
 	@$(BIN)/headwater down
 
-test: lint ## Run all the tests
+test: lint browser ## Run all the tests
 	@$(BIN)/python -m pytest $(ARGS)
+
+browser: ## Install a browser for the tests, where there is none
+	@tools/install_browser
 
 bench: install ## Run the benchmarks (see docs/benchmarks.md)
 	@$(BIN)/headwater bench capture
 	@$(BIN)/headwater bench views
 	@$(BIN)/headwater bench freshness
 	@$(BIN)/headwater bench sinks
+	@$(BIN)/headwater bench rebuild
 	@$(BIN)/headwater bench delivery
 	@$(BIN)/headwater bench alerts
 
