@@ -330,7 +330,7 @@ class Maintainer:
             raise _log_lost(error.summary) from error
         if is_brought or first.offset <= era.first_offset:
             return max(first.offset, era.first_offset)
-        raise _log_lost(f"era {era.era} began at {era.first_offset}, what is left without a gap begins at {first.offset}")
+        raise _log_lost(f"era {era.era} began at {era.first_offset}, without a gap it begins at {first.offset}")
 
     def _drop(self, view: str) -> None:
         known = self._views.pop(view)
