@@ -9,7 +9,7 @@ while its readers keep what they have. Views that only lack old records have the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +23,7 @@ from headwater.deployment import Deployment
 from headwater.status import Observer, Status
 from headwater.views.apply import nobody, read_anew
 from views.maintain.maintainer import LOG_LOST
-from views.maintain.registry import Registry, State, ViewState, Wanted
+from views.maintain.registry import Registry, State, ViewState, ViewStatus, Wanted, WantedView
 
 SNAPSHOT_ROWS_PER_S: Final = 10_000
 BUILD_ROWS_PER_S: Final = 8_000
@@ -153,21 +153,31 @@ class Recoverer:
             time.sleep(POLL_S)
 
     def _not_live(self, recovery: Recovery) -> list[str]:
-        state, era = self.registry.state(), eras.current(self.deployment.kafka, self.deployment.source).era
-        found = []
-        for view in recovery.read_anew or self.registry.wanted().views:
-            status = state.views.get(view)
-            group = state.groups.get(status.group) if status else None
-            if status is not None and group is not None and group.era == era:
-                if status.state is ViewState.LIVE:
-                    continue
-                if status.state is ViewState.PAUSED and not _is_lost(state, view):
-                    raise ViewError(f"{view} is paused", detail=status.reason, hint=f"headwater views {view}")
-                done = group.offset / max(group.end, 1)
-                found.append(f"{view} {status.state} {done:.0%}")
-            else:
-                found.append(f"{view} waiting")
-        return found
+        wanted = self.registry.wanted()
+        era = eras.current(self.deployment.kafka, self.deployment.source).era
+        return not_live(recovery.read_anew or tuple(wanted.views), self.registry.state(), wanted, era)
+
+
+def not_live(views: Iterable[str], state: State, wanted: Wanted, era: int) -> list[str]:
+    """Those that are not there yet, and how far they are. Raises ViewError for one that will not be."""
+    found = []
+    for view in views:
+        status = state.views.get(view)
+        group = state.groups.get(status.group) if status else None
+        is_of_era = group is not None and group.era == era
+        if status is None or not (is_of_era or _was_refused(status, wanted.views.get(view))):
+            found.append(f"{view} waiting")
+        elif status.state is ViewState.PAUSED and not _is_lost(state, view):
+            raise ViewError(f"{view} is paused", detail=status.reason, hint=f"headwater views {view}")
+        elif status.state is not ViewState.LIVE:
+            done = group.offset / max(group.end, 1) if group else 0
+            found.append(f"{view} {status.state} {done:.0%}")
+    return found
+
+
+def _was_refused(status: ViewStatus, wanted: WantedView | None) -> bool:
+    """What is wanted now could not even be begun."""
+    return status.group == "" and wanted is not None and wanted.applied_at_s == status.applied_at_s
 
 
 def require_log(recovery: Recovery, status: Status) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from cdc.errors import ViewError
 from cdc.gaps import Gap, GapCode
-from headwater.recovery import BUILD_ROWS_PER_S, SNAPSHOT_ROWS_PER_S, decide
+from headwater.recovery import BUILD_ROWS_PER_S, SNAPSHOT_ROWS_PER_S, decide, not_live
 from views.maintain.maintainer import LOG_LOST
-from views.maintain.registry import State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.registry import GroupStatus, State, ViewState, ViewStatus, Wanted, WantedView
 
 GAP = Gap(7, GapCode.SLOT_LOST, "wal_removed", 1.0)
 ROWS = {"public.a": 80_000, "public.b": 40_000}
@@ -67,3 +70,23 @@ def test_what_is_being_built_already_is_left_alone() -> None:
     assert not decide((), {}, state, WANTED, ROWS).is_needed
     paused = with_one(ViewStatus(ViewState.PAUSED, "g", 1.0, "table public.a changed: -n integer"))
     assert not decide((), {}, paused, WANTED, ROWS).is_needed, "apply brings it back"
+
+
+def test_who_waits_is_told_how_far_each_view_is() -> None:
+    state = with_one(ViewStatus(ViewState.BUILDING, "h", 1.0))
+    groups = {
+        "g": GroupStatus(10, 10, is_live=True, is_following=False, era=7),
+        "h": GroupStatus(5, 10, is_live=False, is_following=True, era=7),
+    }
+    both = State(views=state.views, groups=groups)
+    assert not_live(WANTED.views, both, WANTED, 7) == ["one building 50%"]
+    assert not_live(WANTED.views, both, WANTED, 8) == ["one waiting", "two waiting"], "those are of an era that is over"
+
+
+def test_who_waits_is_told_that_a_view_will_not_come() -> None:
+    """One that could not be begun belongs to no group; before it was tried, what it was earlier says nothing."""
+    refused = with_one(ViewStatus(ViewState.PAUSED, "", 1.0, "no key"))
+    with pytest.raises(ViewError, match="one is paused"):
+        not_live(["one"], refused, WANTED, 7)
+    untried = with_one(ViewStatus(ViewState.PAUSED, "", 0.5, "no key"))
+    assert not_live(["one"], untried, WANTED, 7) == ["one waiting"]

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 SUMS = "create materialized view sums as select kind, sum(n) as total, count(*) as rows from things group by kind;"
 ROWS = "create materialized view rows as select id, kind, n from things where n > 2;"
-LATER = "create materialized view later as select kind, n from things;"
+LATER = "create materialized view later as select id, n - 1 as less from things;"
 LATE = "create materialized view late as select id, n * 2 as twice from things;"
 
 
