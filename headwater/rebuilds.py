@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -174,8 +175,8 @@ def _applied_at_s(place: Place, view: str, origin: Origin) -> float:
     """Has the view computed anew, if that is wanted: which application of it to wait for."""
     if origin is Origin.TOPIC:
         return 0.0
-    if origin is Origin.LOG:
-        return apply_again(place.registry, [view]).at_s
+    if origin in (Origin.LOG, Origin.MIRRORS):
+        return apply_again(place.registry, [view], from_mirrors=origin is Origin.MIRRORS).at_s
     from cdc.postgres import connect
 
     deployment = place.deployment
@@ -188,10 +189,11 @@ def _sizes(place: Place, view: str, sink: str) -> Sizes:
     status = next((each for each in place.registry.state().sinks if (each.view, each.sink) == (view, sink)), None)
     mark = status.mark if status else None
     log = topic_state(deployment.kafka, deployment.source.changes_topic)
-    try:
-        rows = open_view(place.registry, Frontiers(deployment.kafka, deployment.source).look(), view).occupied().rows
-    except HeadwaterError:  # it is being built
-        rows = 0
+    rows = mirrored = 0
+    with suppress(HeadwaterError):  # it is being built
+        kept = open_view(place.registry, Frontiers(deployment.kafka, deployment.source).look(), view)
+        rows = kept.occupied().rows
+        mirrored = sum(each.rows for each in kept.arrangements() if each.kind == "table")
     measured = _measured(place.registry.book(), sink)
     return Sizes(
         rows,
@@ -201,6 +203,7 @@ def _sizes(place: Place, view: str, sink: str) -> Sizes:
         measured or ROWS_PER_S.get(sink, min(ROWS_PER_S.values())),
         LOG_RECORDS_PER_S,
         measured is not None,
+        mirrored,
     )
 
 

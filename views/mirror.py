@@ -31,7 +31,7 @@ from views.rows import RowCodec
 from views.zset import WEIGHT, consolidate, weighted
 
 ROWS_PER_CHUNK: Final = 65_536
-_ROWS, _APPLIED = "rows", "applied"
+ROWS, _APPLIED = "rows", "applied"
 _POSITION: Final = b"position"
 
 
@@ -53,7 +53,7 @@ class Mirror:
     gone: frozenset[str] = frozenset()
     """Of those, the ones that the table no longer has: only views that are paused use them."""
 
-    tables = (_ROWS, _APPLIED)
+    tables = (ROWS, _APPLIED)
 
     @cached_property
     def kept(self) -> tuple[Column, ...]:
@@ -90,12 +90,35 @@ class Mirror:
         if not fresh:
             return
         yield from (
-            _Keyed(self, writing.entries(_ROWS)).work(fresh) if self.table.key else self._multiset(writing, fresh)
+            _Keyed(self, writing.entries(ROWS)).work(fresh) if self.table.key else self._multiset(writing, fresh)
         )
         applied.write([(_POSITION, str(fresh[-1].position).encode())])
 
+    def take(self, writing: Writing, other: Mirror, stored: Writing) -> Iterator[pa.Table]:
+        """Begins with the rows that another mirror of the table holds, which keeps these columns and maybe more."""
+        for keys, rows, counts in other._held(stored):
+            kept = other.codec.decode(rows).select(self.codec.schema.names)
+            encoded = self.codec.encode(kept)
+            if self.table.key:
+                writing.entries(ROWS).write(zip(keys, encoded, strict=True))
+            else:
+                multiset = writing.multiset(ROWS)
+                multiset.write(multiset.changes(keys, encoded, counts))
+            yield consolidate(weighted(kept, np.array(counts, np.int64)))
+        writing.entries(_APPLIED).write(stored.entries(_APPLIED).read([_POSITION]).items())
+
+    def _held(self, stored: Writing) -> Iterator[tuple[list[bytes], list[bytes], list[int]]]:
+        """Everything, in chunks: keys, rows, how often each is there."""
+        if not self.table.key:
+            for chunk in stored.multiset(ROWS).everything(ROWS_PER_CHUNK):
+                yield [b""] * len(chunk.rows), chunk.rows, chunk.counts
+            return
+        entries = stored.entries(ROWS).all()
+        while held := _some(entries, ROWS_PER_CHUNK):
+            yield [key for key, _ in held], [row for _, row in held], [1] * len(held)
+
     def _multiset(self, writing: Writing, events: Sequence[ChangeEvent]) -> Iterator[pa.Table]:
-        rows = writing.multiset(_ROWS)
+        rows = writing.multiset(ROWS)
         values: list[dict[str, object]] = []
         weights: list[int] = []
         for event in events:

@@ -23,6 +23,8 @@ class Origin(StrEnum):
     """The view's own log, compacted: its rows as they were computed. The fastest."""
     LOG = "log"
     """The view is computed anew from the change log, archive and Kafka, beside the one that is read."""
+    MIRRORS = "mirrors"
+    """The same from its tables' rows as the view's own group knows them now: no record of the log is read again."""
     SNAPSHOT = "snapshot"
     """The same from rows that are read from the source anew, for when the log cannot serve."""
 
@@ -117,6 +119,8 @@ class Sizes:
     """Of filling this sink, as it was last measured here or, before that, assumed."""
     log_records_per_s: float
     is_measured: bool
+    mirrored_rows: int = 0
+    """Of its tables, as the group that keeps it knows them."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ def explain(view: str, sink: str, origin: Origin, sizes: Sizes, *, switches: boo
         Stage.COMPUTE: Step(
             Stage.COMPUTE,
             f"compute {view} anew beside the one that is kept: {_read(origin, sizes)}",
-            sizes.log_records / sizes.log_records_per_s if sizes.log_records_per_s else None,
+            _computing_s(origin, sizes),
         ),
         Stage.FILL: Step(
             Stage.FILL,
@@ -153,7 +157,14 @@ def explain(view: str, sink: str, origin: Origin, sizes: Sizes, *, switches: boo
     return tuple(says[stage] for stage in STAGES[STAGES.index(first_stage(origin)) :])
 
 
+def _computing_s(origin: Origin, sizes: Sizes) -> float | None:
+    read = sizes.mirrored_rows if origin is Origin.MIRRORS else sizes.log_records
+    return read / sizes.log_records_per_s if sizes.log_records_per_s else None
+
+
 def _read(origin: Origin, sizes: Sizes) -> str:
+    if origin is Origin.MIRRORS:
+        return f"from {sizes.mirrored_rows:,} rows of its tables, as they are known here"
     if origin is Origin.SNAPSHOT:
         return "its tables are read from the source anew"
     return f"{sizes.log_records:,} records of the change log, about {sizes.log_bytes / 1e6:,.0f} MB"

@@ -186,7 +186,10 @@ def _single(matcher: Matcher, change: Change, definition: IndexDefinition, now: 
 
 def _lucene(workload: Workload, matches: Matches, figures: dict[str, Any], events: int) -> dict[str, Any]:
     some = min(events, len(workload.changes))
-    ran = lucene_monitor.run(workload, some)
+    try:
+        ran = lucene_monitor.run(workload, some)
+    except lucene_monitor.Failed as error:
+        return {"lucene_monitor_failed": error.summary}
     chosen = matches.delta < some
     ours = {*zip(matches.delta[chosen].tolist(), matches.subscription[chosen].tolist(), strict=True)}
     theirs = {*zip((ran.rows // 2).tolist(), ran.subscriptions.tolist(), strict=True)}

@@ -37,7 +37,7 @@ VERSION: Final = "9.11.1"
 """The newest that runs on Java 17."""
 THREADS: Final = 2
 PASSES: Final = 3
-HEAP_MB: Final = 10_000
+HEAP_MB: Final = 14_000
 TIMEOUT_S: Final = 3_600
 TUNING: Final = f"Lucene Monitor {VERSION}, {THREADS} threads, {PASSES} passes, cell and band terms, rarest terms first"
 HARNESS: Final = Path(__file__).parents[2] / "tests" / "benchmarks" / "LuceneMonitorHarness.java"
@@ -59,6 +59,10 @@ JARS: Final = Bundle(
     VERSION,
     tuple(Artifact(f"org/apache/lucene/{n}/{VERSION}/{n}-{VERSION}.jar", digest, size) for n, digest, size in _FILES),
 )
+
+
+class Failed(StackError):
+    """It could not be run to its end: what was measured without it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +100,8 @@ def run(workload: Workload, events: int) -> Ran:
         ]  # fmt: skip
         try:
             answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-        except subprocess.CalledProcessError as error:
-            raise StackError("Lucene Monitor's harness failed", detail=str(error.stderr)[-2000:]) from error
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            raise Failed("Lucene Monitor's harness failed", detail=str(error.stderr or error)[-2000:]) from error
         told = msgspec.json.decode(answer.stdout.splitlines()[-1])
         found = np.fromfile(Path(folder, "matches"), ">i4").astype(np.int32).reshape(-1, 2)
     places = np.array([at for at, row in enumerate(rows) if row is not None], np.int32)

@@ -43,8 +43,8 @@ def rebuild(
         typer.Option(
             "--from",
             metavar="ORIGIN",
-            help="topic: the view's own log (fastest). log: computed anew from the change log. "
-            "snapshot: computed anew from rows read from the source.",
+            help="topic: the view's own log (fastest). mirrors: computed anew from its tables as they are known here. "
+            "log: computed anew from the change log. snapshot: computed anew from rows read from the source.",
         ),
     ] = "topic",
     switches: Annotated[bool, typer.Option("--switch/--no-switch", help="Switch readers once it is verified.")] = True,

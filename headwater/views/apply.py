@@ -145,11 +145,12 @@ def apply(
     return Applied(tuple(change.name for change in plan.pending), dropped, batch, at_s, tuple(asked))
 
 
-def apply_again(registry: Registry, views: Collection[str]) -> Applied:
-    """Builds views again from the log, as they are written down; readers keep the old rows until the new are whole."""
+def apply_again(registry: Registry, views: Collection[str], *, from_mirrors: bool = False) -> Applied:
+    """Builds views again from the log, or from what is known of their tables, as they are written down; readers keep
+    the old rows until the new are whole."""
     wanted, batch, at_s = registry.wanted(), uuid.uuid4().hex[:12], time.time()
     again = {
-        name: WantedView(view.text, view.tables, at_s, batch, view.skip_before, view.era)
+        name: WantedView(view.text, view.tables, at_s, batch, view.skip_before, view.era, from_mirrors=from_mirrors)
         for name, view in wanted.views.items()
         if name in views
     }

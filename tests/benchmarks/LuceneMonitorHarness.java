@@ -108,13 +108,20 @@ public class LuceneMonitorHarness {
         }
     }
 
+    /** Shared by all subscriptions that name them: at a million the heap would be full of equal ones. */
+    static final Map<String, Query> TERMS = new HashMap<>();
+
+    static Query term(String field, String text) {
+        return TERMS.computeIfAbsent(field + ":" + text, key -> new TermQuery(new Term(field, text)));
+    }
+
     static Query anyOf(String written) {
         int colon = written.indexOf(':');
         String field = written.substring(0, colon);
         String[] terms = written.substring(colon + 1).split("\\|");
-        if (terms.length == 1) return new TermQuery(new Term(field, terms[0]));
+        if (terms.length == 1) return term(field, terms[0]);
         BooleanQuery.Builder any = new BooleanQuery.Builder();
-        for (String term : terms) any.add(new TermQuery(new Term(field, term)), BooleanClause.Occur.SHOULD);
+        for (String text : terms) any.add(term(field, text), BooleanClause.Occur.SHOULD);
         return any.build();
     }
 
@@ -166,7 +173,7 @@ public class LuceneMonitorHarness {
         Presearcher presearcher = new MultipassTermFilteredPresearcher(
             passes, 0.0f, weightor, Collections.emptyList(), Collections.emptySet());
         MonitorConfiguration configuration = new MonitorConfiguration()
-            .setQueryUpdateBufferSize(1_000).setPurgeFrequency(1, TimeUnit.DAYS);
+            .setQueryUpdateBufferSize(5_000).setPurgeFrequency(1, TimeUnit.DAYS);
         try (Monitor monitor = new Monitor(new KeywordAnalyzer(), presearcher, configuration)) {
             long began = System.nanoTime();
             try (BufferedReader lines = Files.newBufferedReader(folder.resolve("subscriptions"))) {

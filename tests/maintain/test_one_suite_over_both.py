@@ -79,8 +79,10 @@ def batches(events: Sequence[ChangeEvent]) -> list[pa.RecordBatch]:
 class OnNodes:
     """A group run by hand, without Spark and Kafka."""
 
-    def __init__(self, connection: psycopg.Connection, folder: Path, shards: int) -> None:
-        definitions = {name: _alone(name) for name in CHOSEN}
+    def __init__(
+        self, connection: psycopg.Connection, folder: Path, shards: int, views: Iterable[str] = CHOSEN
+    ) -> None:
+        definitions = {name: _alone(name) for name in views}
         spec = GroupSpec.new(1, "topic", 0, shards, definitions, describe(connection, list(ROWS)))
         self.group = Group(spec.save(folder), spec)
         self.ref = GroupRef(self.group.folder, self.group.version, 1)

@@ -11,11 +11,17 @@ import pytest
 
 from headwater.deployment import Deployment
 from headwater.sinks import sink_kinds
+from headwater.views.apply import apply_again
 from headwater.views.checking import check
 from tests.maintain.rig import Rig, limits
 from tests.waiting import eventually
 from views.generation import GenerationState
+from views.maintain import jobs, maintainer, seed
+from views.maintain.copies import take_seed
+from views.maintain.group import Group
 from views.maintain.orders import Answer, Order, Orders, Verb
+from views.maintain.runner import GroupRunner
+from views.maintain.seed import Seed
 from views.rebuild import Checked, Origin, Rebuild, RebuildState, Stage
 from views.sinks.warehouse import WarehouseKind
 
@@ -228,6 +234,33 @@ def test_a_view_is_computed_anew_from_the_log(kept: Rig, moving: Callable[[], No
     assert done.state is RebuildState.DONE, done
     moving()
     kept.sunk_equals("cards", "search")
+
+
+def test_a_view_is_computed_anew_from_its_mirrors(
+    kept: Rig, moving: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One task, and level by level: with what the group that keeps it knows, and the log from there on."""
+    seeds: list[Seed | None] = []
+
+    def taken(runner: GroupRunner, group: Group) -> Seed | None:
+        seeds.append(take_seed(runner, group))
+        return seeds[-1]
+
+    monkeypatch.setattr(maintainer, "take_seed", taken)
+    for single_records_max in (100_000, 0):
+        monkeypatch.setattr(jobs, "SINGLE_RECORDS_MAX", single_records_max)
+        before = kept.group("cards")
+        at_s = apply_again(kept.registry, ["cards"], from_mirrors=True).at_s
+        done = rebuilt(kept, "search", origin=Origin.MIRRORS, applied_at_s=at_s)
+        assert done.state is RebuildState.DONE, done
+        after = kept.group("cards")
+        assert (after.spec.seed_from, after.spec.id != before.spec.id) == (before.spec.id, True)
+        assert seed.found(after) is None, "what was copied for it is gone"
+    [count] = kept.connection.execute("select (select count(*) from items) + (select count(*) from shelves)").fetchone()
+    assert [one.rows for one in seeds if one is not None] == [count, count]
+    moving()
+    kept.sunk_equals("cards", "search")
+    kept.sunk_equals("cards", "warehouse")
 
 
 def test_a_paused_sink_stands_still_and_goes_on(kept: Rig) -> None:

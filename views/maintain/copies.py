@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +18,14 @@ import lmdb
 import msgspec
 
 from views.arrangement.environment import TABLES_MAX
+from views.maintain import seed
+from views.maintain.group import FILE as GROUP_FILE
 from views.maintain.group import Group, write_whole
-from views.maintain.runner import GroupRunner, Progress
+from views.maintain.nodes import Node
+from views.maintain.progress import Progress
+from views.maintain.runner import GroupRunner
+from views.maintain.seed import Seed
+from views.mirror import ROWS
 
 FILE: Final = "copy.json"
 
@@ -31,10 +37,10 @@ class Copy(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def _frozen(group: Group) -> Iterator[list[tuple[Path, Any, Any]]]:
+def _frozen(group: Group, places: Iterable[tuple[Node, int]]) -> Iterator[list[tuple[Path, Any, Any]]]:
     with ExitStack() as closing:
         found = []
-        for node, shard in group.places():
+        for node, shard in places:
             folder = group.state_folder(node, shard)
             environment = closing.enter_context(
                 lmdb.open(str(folder), readonly=True, max_dbs=TABLES_MAX, readahead=False)
@@ -48,17 +54,34 @@ def copy_group(runner: GroupRunner, copies: Path) -> Path:
     with ExitStack() as closing:
         with runner.lock:
             group, progress = runner.group, runner.progress
-            frozen = closing.enter_context(_frozen(group))
+            frozen = closing.enter_context(_frozen(group, group.places()))
         partial = copies / f".{group.spec.id}.{uuid.uuid4().hex}"
         try:
-            for folder, environment, transaction in frozen:
-                target = partial / folder.relative_to(group.state)
-                target.mkdir(parents=True)
-                environment.copy(str(target), compact=True, txn=transaction)
+            _write(frozen, group.state, partial)
             write_whole(partial / FILE, msgspec.json.encode(Copy(group.spec.incarnation, progress)))
             return _put(partial, copies / group.spec.id / str(progress.offset))
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def take_seed(runner: GroupRunner, group: Group) -> Seed | None:
+    """The mirrors of a group as they are now, for the first epoch of another; the group itself goes on. None if they
+    do not hold all that it needs, or stand within an epoch."""
+    with ExitStack() as closing:
+        with runner.lock:
+            if runner.intended is not None or not seed.can_seed(runner, group):
+                return None
+            other, progress = runner.group, runner.progress
+            frozen = closing.enter_context(_frozen(other, seed.needed(other, group)))
+        seed.remove(group)
+        partial = group.folder / f".{seed.FOLDER}"
+        shutil.rmtree(partial, ignore_errors=True)
+        _write(frozen, other.state, partial / other.state.name)
+        write_whole(partial / GROUP_FILE, msgspec.json.encode(other.spec))
+        taken = Seed(progress, sum(_rows(environment, transaction) for _, environment, transaction in frozen))
+        write_whole(partial / seed.FILE, msgspec.json.encode(taken))
+        os.replace(partial, seed.folder_of(group))
+        return taken
 
 
 def newest(group: Group, copies: Path) -> tuple[Path, Copy] | None:
@@ -89,6 +112,17 @@ def put_back(runner: GroupRunner, copies: Path) -> Progress:
             runner.make_state()
         shutil.rmtree(old.state, ignore_errors=True)
         return progress
+
+
+def _write(frozen: Iterable[tuple[Path, Any, Any]], base: Path, target: Path) -> None:
+    for folder, environment, transaction in frozen:
+        place = target / folder.relative_to(base)
+        place.mkdir(parents=True)
+        environment.copy(str(place), compact=True, txn=transaction)
+
+
+def _rows(environment: Any, transaction: Any) -> int:
+    return int(transaction.stat(environment.open_db(ROWS.encode(), txn=transaction, create=False))["entries"])
 
 
 def _put(partial: Path, folder: Path) -> Path:

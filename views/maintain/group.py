@@ -51,6 +51,8 @@ class GroupSpec(msgspec.Struct, frozen=True):
     """Of its state: another one whenever the state was put back from a copy."""
     skip_before: dict[str, int] = {}
     """By table, the offset before which its events are passed over: a later snapshot brings its rows."""
+    seed_from: str = ""
+    """The group whose mirrors it begins with, if that one has what it needs (seed.py)."""
 
     @classmethod
     def new(

@@ -68,6 +68,12 @@ class Note(msgspec.Struct):
             sorted([*self.canary, *other.canary], key=lambda run: run.offset),
         )
 
+    def add(self, other: Note) -> None:
+        """The same in place."""
+        total = self.plus(other)
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(total, name))
+
 
 def counted(known: int | None, runs: Iterable[Run]) -> tuple[int | None, str]:
     """The last number of the canary after these, and what is missing before one of them, in words. One that was there

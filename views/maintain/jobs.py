@@ -13,9 +13,10 @@ import base64
 import gc
 import pickle
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -29,6 +30,7 @@ from cdc.spark_source import ChangesStream, Range, StreamOptions, cut
 from views.maintain.failpoints import reached
 from views.maintain.intake import Note, hand_out
 from views.maintain.mail import Mailbox, packed, unpacked
+from views.maintain.seed import Seed
 from views.maintain.worker import Changed, GroupRef, Letter, Worker
 
 if TYPE_CHECKING:
@@ -75,14 +77,55 @@ class LogRange:
         stream = ChangesStream(StreamOptions(self.kafka, self.source, archive=self.archive))
         return stream.read(Range(self.topic_id, self.start.era, begin, until))
 
-    def pieces(self, count: int) -> list[tuple[int, int]]:
+    @property
+    def size(self) -> int:
+        return self.end - self.start.offset
+
+    def parts(self, shards: int) -> int:
+        """In how many parts it can be read."""
+        return len(self._pieces(shards))
+
+    def letters(self, worker: Worker, note: Note, parts: Collection[int] | None = None) -> Iterator[Letter]:
+        """All of it, or some parts, to the mirrors; what they say of the epoch is noted on the way."""
+        pieces = self._pieces(worker.shards)
+        chosen = [None] if parts is None else [pieces[number] for number in parts]
+        read = (batch for piece in chosen for batch in self.batches(piece))
+        for node, table in hand_out(read, worker.group.tables, note):
+            yield Letter(node, worker.mirror_shard(node), 0, table)
+
+    def _pieces(self, count: int) -> list[tuple[int, int]]:
         return cut(self.start.offset, self.end, count)
 
 
-def run_epoch(spark: SparkSession, records: LogRange, ref: GroupRef) -> Answer:
-    """Runs a group over the records up to the range's end, which is the epoch's number."""
+@dataclass(frozen=True)
+class SeedRows:
+    """The first epoch of a group that does not begin with the log: the rows that its mirrors take from a seed."""
+
+    folder: Path
+    seed: Seed
+
+    @property
+    def end(self) -> int:
+        return self.seed.offset
+
+    @property
+    def size(self) -> int:
+        return self.seed.rows
+
+    def parts(self, shards: int) -> int:
+        return shards
+
+    def letters(self, worker: Worker, note: Note, parts: Collection[int] | None = None) -> Iterator[Letter]:
+        """To the nodes after the mirrors: those have their rows already."""
+        if parts is None or 0 in parts:
+            note.add(self.seed.note())
+        yield from worker.begin(self.folder, range(worker.shards) if parts is None else parts)
+
+
+def run_epoch(spark: SparkSession, records: LogRange | SeedRows, ref: GroupRef) -> Answer:
+    """Runs a group over the records up to their end, which is the epoch's number."""
     try:
-        if records.end - records.start.offset <= SINGLE_RECORDS_MAX:
+        if records.size <= SINGLE_RECORDS_MAX:
             return _answer(_one(spark).mapPartitions(Single(ref, records)).collect())
         return _answer(_rows(_spread(spark, records, ref).toArrow().to_batches()))
     except Exception as error:
@@ -101,11 +144,11 @@ def _one(spark: SparkSession) -> RDD[int]:
     return rdd
 
 
-def _spread(spark: SparkSession, records: LogRange, ref: GroupRef) -> DataFrame:
+def _spread(spark: SparkSession, records: LogRange | SeedRows, ref: GroupRef) -> DataFrame:
     """The tasks read the log themselves: Spark's own way to a Python source starts processes for every query."""
     group, epoch = ref.open(), records.end
-    pieces = len(records.pieces(group.spec.shards))
-    job = spark.range(0, pieces, 1, pieces).mapInArrow(Intake(ref, epoch, records), SCHEMA)
+    parts = records.parts(group.spec.shards)
+    job = spark.range(0, parts, 1, parts).mapInArrow(Intake(ref, epoch, records), SCHEMA)
     for level in range(group.depth + 1):
         job = job.repartitionById(group.spec.shards, job["shard"]).mapInArrow(Level(ref, epoch, level), SCHEMA)
     return job
@@ -133,15 +176,15 @@ class Single:
     """The whole epoch in one task, which also reads the log."""
 
     ref: GroupRef
-    records: LogRange
+    records: LogRange | SeedRows
 
     def __call__(self, partition: Iterable[int]) -> Iterator[Row]:
         for _ in partition:
             pass  # a worker whose input was not read to its end is thrown away, with all that it has open
         with _carried():
             worker, mail, note = Worker(self.ref, self.records.end), Mailbox(), Note()
-            for node, table in hand_out(self.records.batches(), worker.group.tables, note):
-                mail.add(node, worker.mirror_shard(node), 0, table)
+            for letter in self.records.letters(worker, note):
+                mail.add(*letter)
             reached("read")
             for changed in worker.run(mail):
                 yield from _told(changed)
@@ -165,17 +208,15 @@ class _Step:
 
 @dataclass(frozen=True)
 class Intake(_Step):
-    """Given the numbers of some pieces of the log, reads them."""
+    """Given the numbers of some parts of what there is to read, reads them."""
 
-    records: LogRange
+    records: LogRange | SeedRows
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
         worker, note = Worker(self.ref, self.epoch), Note()
-        pieces = self.records.pieces(worker.group.spec.shards)
         mine = [number for batch in batches for number in batch.column(0).to_pylist()]
-        read = (batch for number in mine for batch in self.records.batches(pieces[number]))
-        for node, table in hand_out(read, worker.group.tables, note):
-            yield worker.mirror_shard(node), node, 0, packed(table)
+        for found in self.records.letters(worker, note, mine):
+            yield found.shard, found.dest, found.place, packed(found.table)
         reached("read")
         yield 0, _NOTE, 0, msgspec.json.encode(note)
 

@@ -29,9 +29,10 @@ from cdc.errors import LogError, NothingWhole, PositionExpired, StateError, Stat
 from cdc.position import Lsn
 from cdc.topics import delete_topic, topic_state
 from views.arrangement import Owner
+from views.maintain import seed
 from views.maintain.booking import BookKeeper
 from views.maintain.contents import as_changes, difference
-from views.maintain.copies import copy_group, put_back
+from views.maintain.copies import copy_group, put_back, take_seed
 from views.maintain.group import Group, GroupSpec
 from views.maintain.meters import Meters
 from views.maintain.obeying import Obeying
@@ -45,6 +46,7 @@ from views.maintain.reviewing import review
 from views.maintain.riding import JOIN_RECORDS_MAX, Riding
 from views.maintain.runner import GroupRunner
 from views.maintain.sinking import Sinking
+from views.maintain.statuses import Statuses
 from views.sinks.sink import SinkKind
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ class Maintainer:
         )
         self._following: dict[str, threading.Thread] = {}
         self._runners: dict[str, GroupRunner] = {}
-        self._views: dict[str, ViewStatus] = self._known_views()
+        self._views = self._known_views()
         self._put_back_at: dict[str, float] = {}
         self._meters = Meters()
         self._problem = ""
@@ -151,12 +153,12 @@ class Maintainer:
     def _fail(self, error: BaseException) -> None:
         self._failure = error
 
-    def _known_views(self) -> dict[str, ViewStatus]:
+    def _known_views(self) -> Statuses:
         """Of a file that cannot be read nothing is known: all views are built again from the log."""
         try:
-            return dict(self.registry.state().views)
+            return Statuses(self.registry.state().views)
         except StateError:
-            return {}
+            return Statuses()
 
     def _rebuild(self) -> None:
         try:
@@ -175,7 +177,8 @@ class Maintainer:
                 continue
             used = {view for view, status in self._views.items() if _needs(view, status, group)}
             if used and (group.spec.era, group.spec.topic_id) != (era.era, era.topic_id):
-                self._stale(used, group)
+                self._runner(group)  # what they hold stays until then: the difference is what is published
+                self._views.outlived(used, group.spec)
                 continue
             if not used:
                 # Ends a transaction that it may have left open: readers of the topics would wait for it.
@@ -200,23 +203,8 @@ class Maintainer:
         except StateError:
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(self.registry.copies / folder.name, ignore_errors=True)
-            for view in [name for name, status in self._views.items() if status.group == folder.name]:
-                self._views[view] = ViewStatus(ViewState.WAITING, reason="its group's file was lost")
+            self._views.lost(folder.name)
             return None
-
-    def _stale(self, views: Iterable[str], group: Group) -> None:
-        """Their era is over: they are built again from the one that is. What they hold stays until then: the difference
-        is what is published."""
-        self._runner(group)
-        for view in views:
-            known = self._views[view]
-            if known.group == group.spec.id:
-                since_s = known.stale_since_s if known.stale else time.time()
-                why = f"era {group.spec.era}, which it was built from, is over"
-                reason = "the source began a new history"
-                self._views[view] = ViewStatus(
-                    ViewState.WAITING, reason=reason, stale=why, stale_since_s=since_s, is_gap=True
-                )
 
     def _era(self) -> eras.Era:
         return eras.current(self.kafka, self.source)
@@ -234,20 +222,11 @@ class Maintainer:
         return runner
 
     def _paused(self, view: str, why: str) -> None:
-        known = self._views.get(view)
-        if known is not None and why != PAUSED_OUT:
-            since_s = known.stale_since_s if known.stale else time.time()
-            stale = known.stale or f"it is paused: {why}"
-            self._views[view] = msgspec.structs.replace(
-                known, state=ViewState.PAUSED, reason=why, stale=stale, stale_since_s=since_s
-            )
+        if why != PAUSED_OUT:
+            self._views.paused(view, why)
 
     def _is_stale(self, runner: GroupRunner, why: str) -> None:
-        """What it read is not whole: its views say so until they are built from something that is."""
-        for view in runner.group.live:
-            known = self._views.get(view)
-            if known is not None and known.group == runner.group.spec.id and not known.is_gap:
-                self._views[view] = msgspec.structs.replace(known, stale=why, stale_since_s=time.time(), is_gap=True)
+        self._views.incomplete(runner.group.live, runner.group.spec.id, why)
 
     def _lost(self, runner: GroupRunner, error: PositionExpired) -> None:
         """Neither Kafka nor the archive has what it would read next: its views stand still, the others go on."""
@@ -274,7 +253,7 @@ class Maintainer:
                 # One that cannot be begun must not stop the others.
                 for name, view in views.items():
                     reason = f"{error.fact}: {error.detail}; {error.hint}"
-                    self._views[name] = self._renewed(name, ViewState.PAUSED, "", view.applied_at_s, reason)
+                    self._views.renew(name, ViewState.PAUSED, "", view.applied_at_s, reason)
         self._unreviewed = _unreviewed(wanted)  # last: a group that was taken back is gone before it may be shown
 
     def _is_taken_back(self, name: str, view: WantedView) -> bool:
@@ -285,7 +264,7 @@ class Maintainer:
         for group, runner in self._runners.items():
             kept = runner.group.spec.definitions.get(name) if runner.progress.is_live else None
             if group != known.group and kept == view.text and name in runner.group.live:
-                self._views[name] = self._renewed(name, ViewState.LIVE, group, view.applied_at_s)
+                self._views.renew(name, ViewState.LIVE, group, view.applied_at_s)
                 self._retire(known.group)
                 return True
         return False
@@ -304,20 +283,18 @@ class Maintainer:
             {name: view.text for name, view in views.items()},
             list(tables.values()),
         )
-        spec = msgspec.structs.replace(spec, skip_before=skips)
+        spec = msgspec.structs.replace(spec, skip_before=skips, seed_from=self._seed_from(views))
         group = Group(spec.save(self.registry.groups), spec)
         runner = self._runner(group)
         for name, view in views.items():
-            self._views[name] = self._renewed(name, ViewState.BUILDING, spec.id, view.applied_at_s)
+            self._views.renew(name, ViewState.BUILDING, spec.id, view.applied_at_s)
         self._note()
         self._follow(runner)
 
-    def _renewed(self, view: str, state: ViewState, group: str, applied_at_s: float, reason: str = "") -> ViewStatus:
-        """A view that was stale stays so until its readers are given something else."""
-        old = self._views.get(view)
-        if old is None or not old.stale:
-            return ViewStatus(state, group, applied_at_s, reason)
-        return ViewStatus(state, group, applied_at_s, reason, old.stale, old.stale_since_s, old.is_gap)
+    def _seed_from(self, views: Mapping[str, WantedView]) -> str:
+        """The one group that keeps them all, when they are to begin with what it knows."""
+        kept = {known.group if (known := self._views.get(name)) else "" for name in views}
+        return kept.pop() if len(kept) == 1 and all(view.from_mirrors for view in views.values()) else ""
 
     def _start(self, era: eras.Era, tables: Iterable[Mapping[str, object]], skips: Mapping[str, int]) -> int:
         """Where a new group begins to read: with the era, from the archive where Kafka has let it go, or later if
@@ -345,7 +322,7 @@ class Maintainer:
 
     def _retire(self, group: str) -> None:
         """Lets go of a group that no view needs any more."""
-        if any(status.group == group for status in self._views.values()):
+        if self._views.of(group):
             return
         runner = self._runners.pop(group, None)
         self._riding.leave(runner)
@@ -361,7 +338,7 @@ class Maintainer:
         runners = [self._held_with(view, views) for view in views]
         self._held |= set(views)
         for view in views:
-            self._views[view] = msgspec.structs.replace(self._views[view], state=ViewState.HELD, reason=reason)
+            self._views.hold(view, reason)
         for runner in runners:
             self._riding.leave(runner)
 
@@ -385,10 +362,9 @@ class Maintainer:
         self._held -= set(views)
         groups = set()
         for view in views:
-            known = self._views.get(view)
-            if known is not None:
-                self._views[view] = msgspec.structs.replace(known, state=ViewState.LIVE, reason="")
-                groups.add(known.group)
+            if view in self._views:
+                self._views.release(view)
+                groups.add(self._views[view].group)
         for group in groups & self._runners.keys():
             if group not in self._following:
                 self._follow(self._runners[group])
@@ -420,8 +396,20 @@ class Maintainer:
         finally:
             self._following.pop(runner.group.spec.id, None)
 
+    def _seed(self, runner: GroupRunner) -> None:
+        """Its first epoch, from the mirrors of another group; without one it reads the log."""
+        spec = runner.group.spec
+        other = self._runners.get(spec.seed_from)
+        if other is not None and runner.offset == spec.start and runner.intended is None:
+            taken = take_seed(other, runner.group)
+            if taken is not None:
+                self._riding.run_alone(runner, taken.offset)
+        if runner.offset > spec.start:
+            seed.remove(runner.group)
+
     def _catch_up(self, runner: GroupRunner) -> None:
         spec = runner.group.spec
+        self._seed(runner)
         planner = EpochPlanner(self.kafka, self.source, idle_s_max=POLL_S, archive=self.archive)
         while not self._is_over and spec.id in self._runners and not runner.is_idle and not self._is_held(runner):
             limit = runner.intended or (runner.published_to if runner.offset < runner.published_to else None)
@@ -459,9 +447,7 @@ class Maintainer:
             old = self._old_group(runner, view)
             if self._views[view].state is ViewState.BUILDING:
                 found = review(self._runners[old].group, runner.group, view) if old else Review()
-                known = self._views[view]
-                if known.group == runner.group.spec.id:  # else it was taken back meanwhile
-                    self._views[view] = msgspec.structs.replace(known, state=ViewState.READY, review=found)
+                self._views.ready(view, runner.group.spec.id, found)
         return not waiting and runner.group.spec.id in self._runners
 
     def _go_live(self, runner: GroupRunner) -> None:
@@ -480,11 +466,9 @@ class Maintainer:
 
     def _shown(self, runner: GroupRunner) -> None:
         """Its views are published: those that they replace are no longer needed. Idempotent."""
-        known = {view: self._views[view] for view in runner.group.live if view in self._views}
-        mine = {view: status for view, status in known.items() if status.group == runner.group.spec.id}
-        for view, status in mine.items():
-            if status.state is not ViewState.LIVE:  # its readers are given what this group made, from here on
-                self._views[view] = ViewStatus(ViewState.LIVE, status.group, status.applied_at_s, status.reason)
+        mine = [view for view in self._views.of(runner.group.spec.id) if view in runner.group.live]
+        for view in mine:
+            self._views.shown(view)
         if runner.progress.gap:
             self._is_stale(runner, runner.progress.gap)
         for old in {group for view in mine if (group := self._old_group(runner, view))}:

@@ -97,6 +97,15 @@ class MirrorNode(Node):
     def run(self, epoch: int, letters: Letters, arrangement: Arrangement) -> Output:
         return arrangement.step(epoch, lambda writing: gathered(self._work(writing, letters)))
 
+    def begin(self, epoch: int, other: MirrorNode, stored: Arrangement, arrangement: Arrangement) -> Output:
+        """The first epoch, from what another mirror of the table holds."""
+
+        def taken(writing: Writing) -> Iterator[pa.Table]:
+            with stored.reading() as held:
+                yield from self.mirror.take(writing, other.mirror, held)
+
+        return arrangement.step(epoch, lambda writing: gathered(taken(writing)))
+
     def _work(self, writing: Writing, letters: Letters) -> Iterator[pa.Table]:
         changes = without_repeats(self._events(letters))
         events = (event for event in changes if event.position.offset >= self._skip_before)

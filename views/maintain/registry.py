@@ -47,6 +47,8 @@ class WantedView(msgspec.Struct, frozen=True):
     """Otherwise it is built beside the one that readers use, and waits there until somebody has looked."""
     previous: WantedView | None = None
     """Of one that waits: what it would replace."""
+    from_mirrors: bool = False
+    """Built from the tables as the group knows them that keeps it now, where that is possible."""
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -21,12 +21,13 @@ import pyarrow as pa
 from cdc.addresses import KafkaAddress, Source
 from cdc.changelog import Archive
 from cdc.position import Lsn, Position
-from views.maintain import ledger
+from views.maintain import ledger, seed
 from views.maintain.contents import again
 from views.maintain.failpoints import reached
 from views.maintain.group import Group, write_whole
 from views.maintain.intake import Note, counted
-from views.maintain.jobs import Answer, LogRange, run_epoch
+from views.maintain.jobs import Answer, LogRange, SeedRows, run_epoch
+from views.maintain.progress import Progress
 from views.maintain.publisher import Frontier, Published, Publisher, frontier
 from views.maintain.repairs import AskedKey
 from views.maintain.schema_changes import SchemaChanged
@@ -37,24 +38,6 @@ if TYPE_CHECKING:
 
 PROGRESS: Final = "progress.json"
 INTENT: Final = "intent"
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """How far a group is."""
-
-    offset: int
-    is_snapshot_whole: bool = False
-    """The initial snapshot has been read to its end: before that its views are not views of any moment."""
-    is_live: bool = False
-    """Its views are published."""
-    lsn: int | None = None
-    committed_at_us: int | None = None
-    is_put_back: bool = False
-    """Its state is older than what is published: the state counts, not the frontier."""
-    canary: int | None = None
-    """The last number of the source's canary that it has read."""
-    gap: str = ""
-    """The first number of it that was missing, in words."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +244,7 @@ class GroupRunner:
 
     def _answered(self, end: int) -> Answer | None:
         """The job's answer, after views that cannot go on were taken out; None if there is no other."""
-        records = LogRange(self.kafka, self.source, self.group.spec.topic_id, self.position, end, self.archive)
+        records = self._records(end)
         while not self.is_idle:
             try:
                 return run_epoch(self._spark, records, self._ref)
@@ -273,6 +256,11 @@ class GroupRunner:
                 views = frozenset().union(*(self.group.views_after(number) for number in failed.nodes))
                 self.pause(views, _reason(failed))
         return None
+
+    def _records(self, end: int) -> LogRange | SeedRows:
+        if self.offset == self.group.spec.start and (taken := seed.found(self.group)) and taken.offset == end:
+            return SeedRows(seed.folder_of(self.group), taken)
+        return LogRange(self.kafka, self.source, self.group.spec.topic_id, self.position, end, self.archive)
 
     def _pause_for(self, changed: SchemaChanged) -> None:
         known = self.group.spec

@@ -8,7 +8,7 @@ its workers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +73,10 @@ class Worker:
         self.group = ref.open()
         self._shards = self.group.spec.shards
 
+    @property
+    def shards(self) -> int:
+        return self._shards
+
     def run(self, mail: Mailbox) -> Iterator[Changed]:
         """Everything, from the tables' records to the views' changes."""
         for level in range(self.group.depth + 1):
@@ -98,6 +102,23 @@ class Worker:
                     yield _changed(number, shard, output)
                 else:
                     yield from self._sent(node, output)
+
+    def begin(self, seed: Path, shards: Collection[int]) -> Iterator[Letter]:
+        """The mirrors on some shards take the rows of those in a seed: letters to the nodes after them."""
+        other = Group.load(seed)
+        known = {node.table: node for node in other.nodes if isinstance(node, MirrorNode)}
+        for number, node in enumerate(self.group.nodes):
+            if not isinstance(node, MirrorNode) or (shard := mirror_shard(node, self._shards)) not in shards:
+                continue
+            one = known[node.table]
+            there = mirror_shard(one, other.spec.shards)
+            with (
+                _failing((number,)),
+                open_arrangement(other, one, there, owner=self._ref.owner, durable=False, create=False) as stored,
+            ):
+                output = node.begin(self._epoch, one, stored, self.arrangement(node, shard))
+            reached("node")
+            yield from self._sent(node, output)
 
     def mirror_shard(self, number: int) -> int:
         node = self.group.nodes[number]
