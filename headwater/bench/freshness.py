@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 
 from cdc.capture import Capture
 from cdc.catalog_reader import describe
-from cdc.errors import ViewError
+from cdc.errors import SinkUnavailable, ViewError
 from cdc.postgres import connect
 from headwater.bench import conditions
 from headwater.bench.conditions import Machine, Versions
@@ -80,7 +80,7 @@ def run(bench: Bench, plan: FreshnessPlan) -> dict[str, Any]:
     with database(bench, plan.rows) as (capture, shop):
         versions = conditions.versions(bench.deployment, capture)
         with _kept(bench, capture) as (shape, tables), ExitStack() as closing:
-            readers = {name: closing.enter_context(_READERS[name](bench, shape)) for name in SINKS}
+            readers: dict[str, Sees] = {name: closing.enter_context(_READERS[name](bench, shape)) for name in SINKS}
             for rate in plan.rates_per_s:
                 bench.progress.step(f"single commits while {rate} a second flow")
                 with flow(capture.postgres, plan.rows, rate):
@@ -159,11 +159,26 @@ def _cache(bench: Bench, shape: ViewShape) -> Iterator[Sees]:
         yield sees
 
 
+@dataclass
+class SearchReader:
+    """One that was refused an answer asks again, as an application would; how often that was is counted."""
+
+    engine: SearchEngine
+    refused: int = 0
+
+    def __call__(self, text: str) -> bool:
+        try:
+            return self.engine.count(f'"{text}"') > 0
+        except SinkUnavailable:
+            self.refused += 1
+            return False
+
+
 @contextmanager
-def search_reader(bench: Bench, shape: ViewShape) -> Iterator[Sees]:
+def search_reader(bench: Bench, shape: ViewShape) -> Iterator[SearchReader]:
     engine = SearchEngine.open(bench.deployment.elasticsearch, shape)
     try:
-        yield lambda text: engine.count(f'"{text}"') > 0
+        yield SearchReader(engine)
     finally:
         engine.close()
 
@@ -180,7 +195,10 @@ def _warehouse(shape: ViewShape, kind: WarehouseKind) -> Sees:
     return sees
 
 
-_READERS: Final = {"cache": _cache, "search": search_reader}
+_READERS: Final[dict[str, Callable[[Bench, ViewShape], AbstractContextManager[Sees]]]] = {
+    "cache": _cache,
+    "search": search_reader,
+}
 
 
 def probed(shop: Shop, readers: dict[str, Sees], commits: int) -> dict[str, Latencies]:

@@ -98,6 +98,7 @@ def run(bench: Bench, plan: RebuildPlan) -> dict[str, Any]:
         "live_p50_ms_during": during.p50_ms,
         "live_p99_ms_before": before.p99_ms,
         "live_p99_ms_during": during.p99_ms,
+        "reads_refused": sees.refused,
         "rollback_ms": round(took_ms[len(took_ms) // 2], 1),
         "rollback_ms_max": round(took_ms[-1], 1),
         "conditions": told,

@@ -155,7 +155,7 @@ class RebuildSettings(Section):
         default=2_000,
         ge=50,
         le=3_600_000,
-        description="How far the live views may be behind the log before a rebuild slows down",
+        description="How far what readers see may be behind the log before a rebuild slows down",
     )
     keep_standby_s: int = Field(
         default=86_400, ge=0, le=31_536_000, description="How long the generation that readers left is kept fed"

@@ -247,6 +247,31 @@ def test_a_dropped_view_leaves_nothing(bench: Bench) -> None:
     assert (bench.place.rows, bench.place.marks, bench.place.pointers) == ({}, {}, {})
 
 
+def test_what_came_while_somebody_was_busy_is_taken_together() -> None:
+    """As far as each goes on where the one before it ends, and its changes are there."""
+
+    def put(*deliveries: Delivery) -> Inbox:
+        inbox = Inbox(rows_max=100, deliveries_max=100, together=True)
+        for each in deliveries:
+            inbox.put(each)
+        return inbox
+
+    one, two = Delivery(Mark("t", 1), 0, [upsert(1, 0)]), Delivery(Mark("t", 3), 1, [upsert(2, 1), upsert(3, 2)])
+    quiet = Delivery(Mark("t", 3, offset=9), 3, None)
+    both = Delivery(Mark("t", 3, offset=9), 0, [upsert(1, 0), upsert(2, 1), upsert(3, 2)])
+    assert put(one, two, quiet).take(0) == both
+    missed, unread, anew = Delivery(Mark("t", 9), 8, []), Delivery(Mark("t", 9), 3, None), Delivery(Mark("u", 4), 3, [])
+    for other in (missed, unread, anew):
+        inbox = put(one, two, other)
+        assert inbox.take(0) == Delivery(two.mark, 0, both.changes)
+        assert inbox.take(0) == other
+    assert put(unread, missed).take(0) == unread
+    apart = Inbox(rows_max=100, deliveries_max=100)
+    apart.put(one)
+    apart.put(two)
+    assert apart.take(0) == one, "who has to know the epochs apart is given them so"
+
+
 def test_a_full_inbox_keeps_only_the_newest_mark() -> None:
     inbox = Inbox(rows_max=3, deliveries_max=10)
     for n in range(4):

@@ -114,8 +114,10 @@ class Maintainer:
         self._wanted_at_ns = -1
         self._unreviewed: set[str] = set()
         """Views that are shown only when somebody has looked at what would change."""
-        self._pace = Pace(self._meters.lately_behind_ms, self.limits.rebuild_lag_ms_max)
-        self._sinking = Sinking(self.kafka, self.source, self.sinks, self.spark, rest=self._pace.rest)
+        self._pace = Pace(self._behind_ms, self.limits.rebuild_lag_ms_max)
+        self._sinking = Sinking(
+            self.kafka, self.source, self.sinks, self.spark, rest=self._pace.rest, piece=self._pace.piece
+        )
         keeper = BookKeeper(self.registry)
         self._held = {held.view for held in keeper.book.held if not held.sink}
         self._rebuilder = Rebuilder(keeper, self._sinking, self._views.get, self.check, self.limits.keep_standby_s)
@@ -149,6 +151,10 @@ class Maintainer:
         self._copy()
         if time.monotonic() - self._noted_at >= NOTE_S:
             self._note()
+
+    def _behind_ms(self) -> float:
+        """What readers see, behind the log."""
+        return self._meters.lately_behind_ms() + self._sinking.behind_ms()
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error

@@ -43,6 +43,8 @@ class Sinking:
     """The highest number of a generation that was ever given in a place."""
     rest: Callable[[float], float] = lambda worked_s: 0.0
     """How long who fills a generation in the background rests after so many seconds."""
+    piece: Callable[[], int] | None = None
+    """How many records are filled between two rests."""
 
     def __post_init__(self) -> None:
         self._lanes: dict[tuple[str, str], Lane] = {}
@@ -78,6 +80,11 @@ class Sinking:
     def statuses(self) -> list[SinkStatus]:
         """Of what readers use."""
         return [*(lane.status for lane in list(self._lanes.values())), *self._paused.values()]
+
+    def behind_ms(self) -> float:
+        """How far the slowest of what readers use is behind its view; of places that are fed as it comes."""
+        shown = [lane for lane in list(self._lanes.values()) if not lane.kind.interval_s]
+        return max((lane.behind_ms for lane in shown if lane.status.state is LaneState.RIDING), default=0.0)
 
     def close(self) -> None:
         lanes = [*self._lanes.values(), *self._sides.values()]
@@ -198,6 +205,7 @@ class Sinking:
             number=number,
             next_number=lambda current: max(current, self.highest(shape.view, kind.name)) + 1,
             rest=self.rest,
+            piece=self.piece,
         )
 
     def _remove(self, key: tuple[str, str]) -> str:

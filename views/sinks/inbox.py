@@ -1,6 +1,7 @@
 """What an epoch brought, on its way to a place. Never blocks who puts, and never holds more than its limit.
 
-Beyond it the changes are let go and only the newest mark is kept: they are read from the topic instead.
+Beyond it the changes are let go and only the newest mark is kept: they are read from the topic instead. What came while
+somebody was busy may be taken together, so that who is slow is not slower the more there is.
 """
 
 from __future__ import annotations
@@ -19,10 +20,20 @@ class Delivery(NamedTuple):
     changes: list[Change] | None
     """None: they are in the topic only."""
 
+    def plus(self, later: Delivery) -> Delivery | None:
+        """The two as one; None if the later one does not go on where this one ends."""
+        is_nothing = later.mark.next_offset == later.after
+        if self.changes is None or (later.changes is None and not is_nothing) or later.after != self.mark.next_offset:
+            return None
+        if (self.mark.topic_id, self.mark.since) != (later.mark.topic_id, later.mark.since):
+            return None
+        return Delivery(later.mark, self.after, [*self.changes, *(later.changes or ())])
+
 
 class Inbox:
-    def __init__(self, rows_max: int, deliveries_max: int) -> None:
-        self._rows_max, self._deliveries_max = rows_max, deliveries_max
+    def __init__(self, rows_max: int, deliveries_max: int, *, together: bool = False) -> None:
+        """`together`: what goes on from each other is taken as one."""
+        self._rows_max, self._deliveries_max, self._together = rows_max, deliveries_max, together
         self._held: deque[Delivery] = deque()
         self._rows = 0
         self._changed = threading.Condition()
@@ -43,6 +54,9 @@ class Inbox:
             if not self._held:
                 return None
             found = self._held.popleft()
+            while self._together and self._held and (both := found.plus(self._held[0])) is not None:
+                found = both
+                self._held.popleft()
             self._rows -= len(found.changes or ())
             return found
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -46,9 +46,14 @@ class LaneLimits:
     backoff_s_max: float = 30.0
     check_s: float = 5.0
     """How often a place is asked whether it is still what it was."""
+    side_pause_s: float = 0.25
+    """What is not shown is fed so often, with all that came meanwhile: nobody waits for it."""
 
 
 __all__ = ["Lane", "LaneLimits", "LaneState", "SinkStatus"]
+
+
+LATELY_S: Final = 10.0
 
 
 class _Over(Exception):
@@ -69,12 +74,14 @@ class Lane:
         number: int | None = None,
         next_number: Callable[[int], int] = lambda current: current + 1,
         rest: Callable[[float], float] = lambda worked_s: 0.0,
+        piece: Callable[[], int] | None = None,
     ) -> None:
         """With a `number` it feeds that generation, which is not shown. `rest` says how long to pause after so many
-        seconds of filling, so that what readers use stays fresh."""
+        seconds of filling, and `piece` how much is filled at a time, so that what readers use stays fresh."""
         self.kind, self.shape, self._topic, self._limits = kind, shape, topic, limits
         self._tell, self._letters, self._spark = tell, letters, spark
         self._next_number, self._rest = next_number, rest
+        self._piece = piece or (lambda: limits.task_records_min)
         self.is_shown, self.number = number is None, number
         self._writing = threading.RLock()
         """Held while anything is written, and by who wants the place to stand still."""
@@ -82,11 +89,16 @@ class Lane:
         """The keys that open letters hold."""
         self._untold: list[Told] = []
         """What could not be told yet: the place's mark is past it, so nobody else knows."""
-        self._inbox = Inbox(limits.queue_rows_max, limits.queue_epochs_max)
+        is_joined = kind.holds_rows and not kind.interval_s
+        self._inbox = Inbox(limits.queue_rows_max, limits.queue_epochs_max, together=is_joined)
         self._stopping = threading.Event()
         self._mark: Mark | None = None
         self._target: Mark | None = None
         self._written_at = self._checked_at = self._moved_at = 0.0
+        self._writes_us = 0
+        """When what it is writing was published; 0 while it writes nothing."""
+        self._lagged: tuple[float, float] = (float("-inf"), 0.0)
+        """When it last wrote what an epoch brought, and how many milliseconds after its publication."""
         self.status = SinkStatus(shape.view, kind.name, LaneState.WAITING)
         self._thread = threading.Thread(target=self._run, name=f"{shape.view}-{kind.name}", daemon=True)
         self._thread.start()
@@ -129,6 +141,14 @@ class Lane:
     @property
     def target(self) -> Mark | None:
         return self._target
+
+    @property
+    def behind_ms(self) -> float:
+        """From a publication to its being written: of the one under way, or of the last if that was lately."""
+        if writes_us := self._writes_us:
+            return time.time_ns() / 1e6 - writes_us / 1e3
+        at, lag_ms = self._lagged
+        return lag_ms if time.monotonic() - at < LATELY_S else 0.0
 
     @contextmanager
     def standing_still(self, timeout_s: float) -> Iterator[None]:
@@ -187,6 +207,8 @@ class Lane:
         try:
             self._catch_up(sink, generation)
             while True:
+                if not self.is_shown:
+                    self._stopping.wait(self._limits.side_pause_s)
                 delivery = self._inbox.take(self._limits.check_s)
                 self._end_if_over()
                 if delivery is not None and self.kind.interval_s:
@@ -276,6 +298,14 @@ class Lane:
     # Riding and following
 
     def _take(self, sink: Sink, generation: int, delivery: Delivery) -> None:
+        self._writes_us = delivery.mark.published_at_us or 0
+        try:
+            self._taken(sink, generation, delivery)
+            self._lagged = time.monotonic(), self.behind_ms
+        finally:
+            self._writes_us = 0
+
+    def _taken(self, sink: Sink, generation: int, delivery: Delivery) -> None:
         assert self._mark is not None
         self._target = delivery.mark
         if not _is_same(self._mark, delivery.mark):
@@ -310,9 +340,9 @@ class Lane:
         assert self._mark is not None
         self._say(state)
         rows_max = self.kind.rows_per_apply_max or self._limits.chunk_rows_max
-        records_max = self._limits.task_records_max if self.is_shown else self._limits.task_records_min
         self._moved_at = time.monotonic()
         while self._spark is not None and target.next_offset - self._mark.next_offset >= self._limits.task_records_min:
+            records_max = self._limits.task_records_max if self.is_shown else self._piece()
             end = min(target.next_offset, self._mark.next_offset + records_max)
             until = target if end == target.next_offset else msgspec.structs.replace(self._mark, next_offset=end)
             held = frozenset(self._held)

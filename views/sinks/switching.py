@@ -24,10 +24,10 @@ def switch(shown: Lane, other: Lane, timeout_s: float = STILL_S_MAX) -> None:
     """Raises SinkUnavailable, and leaves everything as it was, when the two do not meet in time."""
     with shown.standing_still(timeout_s):
         _wait(other, shown.mark, timeout_s)
-        with other.standing_still(timeout_s):
-            shown.kind.switch(shown.shape.source, shown.shape.view, other.number)
-            shown.hide()
-            other.show()
+        # The other may go on meanwhile: what it includes only grows.
+        shown.kind.switch(shown.shape.source, shown.shape.view, other.number)
+        shown.hide()
+        other.show()
 
 
 def _wait(lane: Lane, mark: Mark | None, timeout_s: float) -> None:
