@@ -100,6 +100,7 @@ def stack_plan(settings: Settings) -> StackPlan:
         java=wanted.java,
         start_timeout_s=wanted.start_timeout_s,
         wal_keep_max_mb=settings.capture.wal_keep_max_mb,
+        niceness=wanted.niceness,
     )
 
 

@@ -45,7 +45,8 @@ def own_stack(settings: Settings, progress: Progress, servers: tuple[str, ...] =
     # Postgres runs under another account when we are root.
     folder.chmod(0o755)
     wanted = embedded_only(settings, folder, servers)
-    stack = Stack(replace(stack_plan(wanted), servers=servers))
+    # Whoever measures here does not give way, and so do the servers.
+    stack = Stack(replace(stack_plan(wanted), servers=servers, niceness=0))
     try:
         if missing := stack.missing_bytes():
             with progress.amount("fetching the servers", missing) as advance:

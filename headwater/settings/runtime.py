@@ -115,7 +115,7 @@ class ViewsSettings(Section):
         description="Force every epoch to disk: without it a power failure means going back to the last copy",
     )
     niceness: int = Field(
-        default=5, ge=0, le=19, description="How far Spark gives way to who waits for an answer; 0: not at all"
+        default=10, ge=0, le=19, description="How far Spark gives way to who waits for an answer; 0: not at all"
     )
     processors_left: int = Field(
         default=1,
@@ -168,6 +168,9 @@ class StackSettings(Section):
     kafka_heap_mb: int = Field(default=512, ge=256, le=65_536, description="Heap of Kafka")
     connect_heap_mb: int = Field(default=512, ge=256, le=65_536, description="Heap of Kafka Connect")
     elasticsearch_heap_mb: int = Field(default=512, ge=256, le=31_744, description="Heap of Elasticsearch")
+    niceness: int = Field(
+        default=10, ge=0, le=19, description="How far all of them but Redis give way to the API; 0: not at all"
+    )
     account: str = Field(
         default="nobody",
         pattern=r"^[a-z_][a-z0-9_-]{0,31}$",

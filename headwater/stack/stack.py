@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from cdc.errors import StackError
+from headwater.precedence import make_give_way
 from headwater.stack import java
 from headwater.stack import state as stack_state
 from headwater.stack.account import reachable, unprivileged
@@ -31,6 +32,7 @@ RESTART_WINDOW_S: Final = 300.0
 RESTART_BACKOFF_S: Final = 1.0
 
 _PORTS: Final = {"kafka": ("kafka", "kafka_controller"), "elasticsearch": ("elasticsearch", "elasticsearch_transport")}
+_PROMPT: Final = frozenset({"redis"})
 _ON_JAVA: Final = frozenset({"kafka", "connect", "elasticsearch"})
 
 Report: TypeAlias = Callable[[str, str], None]
@@ -49,6 +51,8 @@ class StackPlan:
     java: str = ""
     start_timeout_s: float = 120.0
     wal_keep_max_mb: int = 10_240
+    niceness: int = 0
+    """How far servers give way that nobody waits for while a row is looked up."""
 
 
 class EndedWhileStarting(StackError):
@@ -134,6 +138,8 @@ class Stack:
     def _spawn(self, server: Server) -> None:
         server.prepare(self.site)
         child = Child(server.name, server.command(self.site), self.site.logs / f"{server.name}.log")
+        if server.name not in _PROMPT:
+            make_give_way(child.pid, self.plan.niceness)
         self._children[server.name] = child
         self.site.state.processes[server.name] = child.id
         stack_state.save(self.plan.folder, self.site.state)

@@ -22,7 +22,7 @@ from cdc.addresses import PostgresAddress
 from headwater.api.bell import Bell, Listening
 from headwater.api.shared_secret import SECRET_FILE, shared_secret
 from headwater.http.server import page_url
-from headwater.precedence import kept_processors
+from headwater.precedence import kept_processors, make_give_way
 from headwater.serve import Service
 from headwater.service.kept_child import KeptChild, Pauses
 from headwater.stack.state import StackState
@@ -202,6 +202,19 @@ def test_who_gives_way_does_so_with_its_whole_session(own_session: bool) -> None
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, start_new_session=own_session
     ).stdout.split()
     assert said == [str(min(19, before + 7)), "7" if own_session else session]
+
+
+@pytest.mark.skipif(not has_session_weight(), reason="sessions are not weighed here")
+def test_a_child_is_made_to_give_way_with_its_whole_session() -> None:
+    before = os.nice(0)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
+        make_give_way(child.pid, 0)
+        assert Path(f"/proc/{child.pid}/autogroup").read_text().split()[-1] == "0"
+        make_give_way(child.pid, 6)
+        told = Path(f"/proc/{child.pid}/autogroup").read_text().split()[-1], os.getpriority(os.PRIO_PROCESS, child.pid)
+        child.kill()
+    assert told == ("6", max(6, before))
+    make_give_way(child.pid, 6)  # it has ended: nothing to be done
 
 
 def test_some_processors_are_left_to_others() -> None:
