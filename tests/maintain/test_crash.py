@@ -13,8 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from headwater.views.apply import apply_again
 from tests.maintain.rig import Child, Rig
 from tests.waiting import eventually
+from views.maintain import seed
 from views.maintain.failpoints import PLACES
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(1500)]
@@ -133,6 +135,30 @@ def test_killed_while_going_live(lone_rig: Rig, tmp_path: Path, place: str) -> N
         child.kill()
         child = rig.child(log)
         settle(rig)
+    finally:
+        child.kill()
+
+
+def test_killed_while_it_begins_with_mirrors(lone_rig: Rig, tmp_path: Path) -> None:
+    """The mirrors were copied, and the first epoch was made of them: it is begun again, or goes on."""
+    rig, log = lone_rig, tmp_path / "log"
+    rig.want(VIEWS)
+    child = rig.child(log)
+    try:
+        settle(rig)
+        before = rig.group("cards").spec.id
+        child.kill()
+        apply_again(rig.registry, [*rig.definitions], from_mirrors=True)
+        for place in ("seed-taken", "seeded"):
+            mark = tmp_path / place
+            child = rig.child(log, failpoint=f"{place}:1:{mark}")
+            struck(child, mark)
+            child.kill()
+        child = rig.child(log)
+        rig.connection.execute("update accounts set balance = balance + 1")
+        eventually(lambda: rig.group("cards").spec.seed_from == before, DEADLINE_S)
+        settle(rig)
+        assert seed.found(rig.group("cards")) is None
     finally:
         child.kill()
 

@@ -8,18 +8,21 @@ from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
+import lmdb
 import msgspec
 import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from cdc.errors import StateError
 from tests.maintain.test_exact_on_spark import CHOSEN
 from tests.maintain.test_one_suite_over_both import OnNodes, connection, told  # noqa: F401  # a fixture
 from tests.views.shop import Shop
-from views.maintain import seed
-from views.maintain.copies import take_seed
+from views.maintain import copies, seed
+from views.maintain.copies import copy_group, take_seed
 from views.maintain.group import Group
 from views.maintain.intake import Note, counted
 from views.maintain.jobs import SeedRows
@@ -111,3 +114,20 @@ def test_only_what_is_whole_seeds_another(connection: psycopg.Connection) -> Non
         assert take_seed(standing(old, 5), Group(same.group.folder, later)) is None, "another era"
         other = OnNodes(connection, Path(folder), 1, CHOSEN)
         assert take_seed(standing(old, 5), other.group) is None, "tables or columns that it does not know"
+
+
+def test_a_disk_that_is_full_leaves_what_was_there(
+    connection: psycopg.Connection,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """A seed is done without, and a copy that was there before stays."""
+    old = OnNodes(connection, tmp_path / "groups", 1, CHOSEN[:1])
+    same = OnNodes(connection, tmp_path / "groups", 1, CHOSEN[:1])
+    kept = copy_group(standing(old, 5), tmp_path / "copies")
+    monkeypatch.setattr(copies, "_write", Mock(side_effect=lmdb.DiskError("No space left on device")))
+    assert take_seed(standing(old, 6), same.group) is None
+    assert sorted(each.name for each in same.group.folder.iterdir()) == ["group.json", "state-0"]
+    with pytest.raises(StateError, match="could not be copied"):
+        copy_group(standing(old, 6), tmp_path / "copies")
+    assert [each for each in (tmp_path / "copies").rglob("*") if each.name == copies.FILE] == [kept / copies.FILE]

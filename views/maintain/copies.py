@@ -17,6 +17,7 @@ from typing import Any, Final
 import lmdb
 import msgspec
 
+from cdc.errors import StateError
 from views.arrangement.environment import TABLES_MAX
 from views.maintain import seed
 from views.maintain.group import FILE as GROUP_FILE
@@ -50,7 +51,8 @@ def _frozen(group: Group, places: Iterable[tuple[Node, int]]) -> Iterator[list[t
 
 
 def copy_group(runner: GroupRunner, copies: Path) -> Path:
-    """A copy of the group as it is now; the one before is removed when this one is complete."""
+    """A copy of the group as it is now; the one before is removed when this one is complete. Raises StateError when it
+    cannot be written, and leaves the one before."""
     with ExitStack() as closing:
         with runner.lock:
             group, progress = runner.group, runner.progress
@@ -60,27 +62,35 @@ def copy_group(runner: GroupRunner, copies: Path) -> Path:
             _write(frozen, group.state, partial)
             write_whole(partial / FILE, msgspec.json.encode(Copy(group.spec.incarnation, progress)))
             return _put(partial, copies / group.spec.id / str(progress.offset))
+        except (OSError, lmdb.Error) as error:
+            raise StateError(
+                "the state of the views could not be copied", detail=str(error), hint="headwater doctor"
+            ) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
 
 def take_seed(runner: GroupRunner, group: Group) -> Seed | None:
     """The mirrors of a group as they are now, for the first epoch of another; the group itself goes on. None if they
-    do not hold all that it needs, or stand within an epoch."""
+    do not hold all that it needs, stand within an epoch, or cannot be copied."""
+    partial = group.folder / f".{seed.FOLDER}"
+    seed.remove(group)
     with ExitStack() as closing:
         with runner.lock:
             if runner.intended is not None or not seed.can_seed(runner, group):
                 return None
             other, progress = runner.group, runner.progress
             frozen = closing.enter_context(_frozen(other, seed.needed(other, group)))
-        seed.remove(group)
-        partial = group.folder / f".{seed.FOLDER}"
-        shutil.rmtree(partial, ignore_errors=True)
-        _write(frozen, other.state, partial / other.state.name)
-        write_whole(partial / GROUP_FILE, msgspec.json.encode(other.spec))
         taken = Seed(progress, sum(_rows(environment, transaction) for _, environment, transaction in frozen))
-        write_whole(partial / seed.FILE, msgspec.json.encode(taken))
-        os.replace(partial, seed.folder_of(group))
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            _write(frozen, other.state, partial / other.state.name)
+            write_whole(partial / GROUP_FILE, msgspec.json.encode(other.spec))
+            write_whole(partial / seed.FILE, msgspec.json.encode(taken))
+            os.replace(partial, seed.folder_of(group))
+        except (OSError, lmdb.Error):  # a full disk, say: the log says the same
+            shutil.rmtree(partial, ignore_errors=True)
+            return None
         return taken
 
 

@@ -33,6 +33,7 @@ from views.maintain import seed
 from views.maintain.booking import BookKeeper
 from views.maintain.contents import as_changes, difference
 from views.maintain.copies import copy_group, put_back, take_seed
+from views.maintain.failpoints import reached
 from views.maintain.group import Group, GroupSpec
 from views.maintain.meters import Meters
 from views.maintain.obeying import Obeying
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_S: Final = 0.3
+SEED_S_MAX: Final = 60.0
 NOTE_S: Final = 1.0
 PAUSED_OUT: Final = "dropped"
 LOG_LOST: Final = "the log no longer has what comes next"
@@ -106,7 +108,7 @@ class Maintainer:
         self._views = self._known_views()
         self._put_back_at: dict[str, float] = {}
         self._meters = Meters()
-        self._problem = ""
+        self._problem = self._uncopied = ""
         self._failure: BaseException | None = None
         self._copied_at = time.monotonic()
         self._noted_at = float("-inf")
@@ -407,9 +409,14 @@ class Maintainer:
         spec = runner.group.spec
         other = self._runners.get(spec.seed_from)
         if other is not None and runner.offset == spec.start and runner.intended is None:
+            deadline = time.monotonic() + SEED_S_MAX
+            while other.intended is not None and time.monotonic() < deadline:
+                self._over.wait(POLL_S)  # it was cut off within an epoch, and ends that first
             taken = take_seed(other, runner.group)
+            reached("seed-taken")
             if taken is not None:
                 self._riding.run_alone(runner, taken.offset)
+            reached("seeded")
         if runner.offset > spec.start:
             seed.remove(runner.group)
 
@@ -508,9 +515,13 @@ class Maintainer:
         if time.monotonic() - self._copied_at < self.limits.copy_interval_s:
             return
         self._copied_at = time.monotonic()
+        self._uncopied = ""
         for runner in self._riding.groups:
             if not runner.is_idle:
-                copy_group(runner, self.registry.copies)
+                try:
+                    copy_group(runner, self.registry.copies)
+                except StateError as error:  # the views go on; the next copy is tried when it is due
+                    self._uncopied = error.summary
                 runner.note_ledger()
 
     def _note(self) -> None:
@@ -539,7 +550,7 @@ class Maintainer:
                 groups,
                 self._meters.summary(self._riding.measured),
                 self._meters.memory_mb(),
-                self._problem,
+                self._problem or self._uncopied,
                 self._sinking.statuses(),
             )
         )
