@@ -410,9 +410,9 @@ class Maintainer:
         other = self._runners.get(spec.seed_from)
         if other is not None and runner.offset == spec.start and runner.intended is None:
             deadline = time.monotonic() + SEED_S_MAX
-            while other.intended is not None and time.monotonic() < deadline:
+            while other.intended is not None and not self._is_over and time.monotonic() < deadline:
                 self._over.wait(POLL_S)  # it was cut off within an epoch, and ends that first
-            taken = take_seed(other, runner.group)
+            taken = None if self._is_over else take_seed(other, runner.group)
             reached("seed-taken")
             if taken is not None:
                 self._riding.run_alone(runner, taken.offset)
