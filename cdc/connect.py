@@ -134,9 +134,9 @@ class ConnectClient:
         return self._found("DELETE", f"/connectors/{name}") is not None
 
     def offsets(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """Where the connector stands, as it stored it itself."""
+        """Where the connector stands, as it stored it itself. What was deleted is told for a while as one of nothing."""
         answer = self._found("GET", f"/connectors/{name}/offsets")
-        return tuple(answer["offsets"]) if answer else ()
+        return tuple(each for each in answer["offsets"] if each["offset"]) if answer else ()
 
     def delete_offsets(self, name: str) -> None:
         """Only a stopped connector may forget where it was."""

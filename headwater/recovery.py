@@ -114,6 +114,7 @@ Report = Callable[[str], None]
 class Recoverer:
     deployment: Deployment
     registry: Registry
+    nobody_s_max: float = 120.0
 
     def plan(self) -> Recovery:
         return self.planned(Observer(self.deployment).look())
@@ -138,11 +139,15 @@ class Recoverer:
                 read_anew(self.registry, recovery.read_anew, conn, place.kafka, place.source)
 
     def wait(self, recovery: Recovery) -> Iterator[str]:
-        """Looks until all are live again, and says how far they are. Raises ViewError when nobody keeps them."""
+        """Looks until all are live again, and says how far they are. Raises ViewError when nobody keeps them, for longer
+        than whoever keeps them takes to begin anew: a new era ends their process."""
         yield from self._snapshot()
+        kept_at = time.monotonic()
         while waiting := self._not_live(recovery):
             yield "; ".join(waiting)
-            if not self.registry.is_kept():
+            if self.registry.is_kept():
+                kept_at = time.monotonic()
+            elif time.monotonic() - kept_at > self.nobody_s_max:
                 raise nobody(self.registry.state())
             time.sleep(POLL_S)
 

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from cdc import connect as connect_module
-from cdc.addresses import ConnectAddress
-from cdc.capture import Capture
+from cdc.addresses import ConnectAddress, Source
+from cdc.capture import Capture, offset_lsn
 from cdc.connect import ConnectClient, ConnectorStatus, TaskStatus, root_cause
 from cdc.errors import CaptureError
 from tests.waiting import eventually
@@ -276,3 +276,11 @@ def test_debezium_refuses_what_it_cannot_use(capture: Capture) -> None:
 def state(client: ConnectClient, name: str) -> str:
     status = client.status(name)
     return status.summary if status else "MISSING"
+
+
+def test_an_offset_that_was_deleted_is_none() -> None:
+    """While a new era begins, Connect may still list the partition, with nothing."""
+    told = {"offsets": [{"partition": {"server": "s"}, "offset": None}]}
+    client, _ = answering(httpx.Response(200, json=told))
+    assert client.offsets("c") == ()
+    assert offset_lsn(client, Source("s")) is None
