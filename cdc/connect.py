@@ -134,7 +134,7 @@ class ConnectClient:
         return self._found("DELETE", f"/connectors/{name}") is not None
 
     def offsets(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """Where the connector stands, as it stored it itself. What was deleted is told for a while as one of nothing."""
+        """Where the connector stands, as it stored it itself. What was deleted may be told as one of nothing."""
         answer = self._found("GET", f"/connectors/{name}/offsets")
         return tuple(each for each in answer["offsets"] if each["offset"]) if answer else ()
 

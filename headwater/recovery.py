@@ -139,8 +139,8 @@ class Recoverer:
                 read_anew(self.registry, recovery.read_anew, conn, place.kafka, place.source)
 
     def wait(self, recovery: Recovery) -> Iterator[str]:
-        """Looks until all are live again, and says how far they are. Raises ViewError when nobody keeps them, for longer
-        than whoever keeps them takes to begin anew: a new era ends their process."""
+        """Looks until all are live again, and says how far they are. Raises ViewError when nobody has kept them for
+        longer than that takes to begin anew: a new era ends the process that does."""
         yield from self._snapshot()
         kept_at = time.monotonic()
         while waiting := self._not_live(recovery):
