@@ -1,10 +1,12 @@
 """Which searches are saved at a position of the change log: a saved search sees just the changes committed after it.
+And whether it is quiet there: nobody is told of changes committed between the two ends of a stretch.
 
     table headwater.subscriptions ─ as it is now, what changed since the position undone ─▶ as it was there ─▶ in the
     log's order from there on
 
 Nothing is kept between two lives: the table and the log say it all. A search comes into force with the end of its
-transaction, where the epoch is cut (cdc/epochs.py), so an epoch lies before or after it as a whole.
+transaction, where the epoch is cut (cdc/epochs.py), so an epoch lies before or after it as a whole; what begins or ends
+a stretch is an epoch by itself, and silent.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from typing import Final
 import psycopg
 from psycopg.rows import dict_row
 
+from alerts.gathering import Gathering, Logged
+from alerts.quiet import Silence, going_on
 from cdc.addresses import KafkaAddress, PostgresAddress, Source
 from cdc.changelog import ChangeLog
-from cdc.envelope import parse, table_of
-from cdc.epochs import mark_of
+from cdc.envelope import parse
 from cdc.errors import LogError
-from cdc.events import UNCHANGED, ChangeEvent, End, Op, Record, Row
+from cdc.events import End, Record, Row
 from cdc.position import Lsn, Position
 from cdc.postgres import connect, explained
 from cdc.reader import read_range
@@ -40,47 +43,6 @@ _TABLE: Final = f"""
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A change of a saved search."""
-
-    end: int
-    """One past the end of its transaction: what lies after it, the search sees."""
-    id: int
-    before: Row | None
-    after: Row | None
-
-
-@dataclass
-class Gathering:
-    """Finds the changes of saved searches among the log's records, which may be given piece by piece."""
-
-    _held: list[ChangeEvent] = field(default_factory=list, init=False)
-
-    def take(self, records: Iterable[Record]) -> Iterator[Saved]:
-        """In the log's order, each when its transaction is complete."""
-        for record in records:
-            value = record.value
-            if value is None:
-                continue
-            if table_of(value) == SUBSCRIPTIONS and isinstance(event := parse(record), ChangeEvent):
-                self._held.append(event)
-            if self._held and mark_of(value).completes:
-                yield from (saved for event in self._held for saved in _saved(event, record.position.offset + 1))
-                self._held.clear()
-
-
-def _saved(event: ChangeEvent, end: int) -> Iterator[Saved]:
-    before, after = event.before, event.after
-    if event.op is Op.TRUNCATE or not (row := after or before):
-        return  # nobody empties the table: searches are removed one by one
-    if before and after:
-        after = {name: before.get(name) if value is UNCHANGED else value for name, value in after.items()}
-    number = row["id"]
-    assert isinstance(number, int)
-    yield Saved(end, number, before, after)
-
-
 @dataclass
 class Book:
     """Of one view. Not shared between threads."""
@@ -90,19 +52,16 @@ class Book:
     source: Source
     view: str
     _read_to: Position | None = field(default=None, init=False)
-    _ahead: deque[Saved] = field(default_factory=deque, init=False)
-    """Read, and not in force yet."""
+    _ahead: deque[Logged] = field(default_factory=deque, init=False)
+    """Searches, read, and not in force yet."""
+    _silence: Silence = field(init=False)
     _gathering: Gathering = field(default_factory=Gathering, init=False)
 
     def open(self, at: Position) -> dict[int, Row]:
         """The searches in force at the position, by id; `advance` goes on from there."""
         with connect(self.postgres) as conn, explained(conn):
             rows = self._table(conn)
-            found = conn.execute("select pg_current_wal_insert_lsn()::text").fetchone()
-            assert found is not None
-            self._read_to, self._ahead, self._gathering = self._from(at), deque(), Gathering()
-            self._wait_for(Lsn.parse(found[0]), conn)
-        self._read(topic_state(self.kafka, self.source.changes_topic).high)
+            self._begin(self._from(at), conn)
         undone: set[int] = set()
         for saved in self._ahead:
             if saved.id not in undone:
@@ -117,7 +76,8 @@ class Book:
         low, _ = ChangeLog(self.kafka, self.source).bounds()
         if at.era < low.era or (at.era == low.era and at.offset < low.offset):
             return False
-        self._read_to, self._ahead, self._gathering = at, deque(), Gathering()
+        with connect(self.postgres) as conn, explained(conn):
+            self._begin(at, conn)
         return True
 
     @property
@@ -134,6 +94,10 @@ class Book:
             saved = self._ahead.popleft()
             yield saved.id, self._mine(saved.after)
 
+    def is_quiet(self, end: int) -> bool:
+        """Whether nobody is told of an epoch that ends there; `advance` has come so far."""
+        return self._silence.holds(end)
+
     def is_of(self, era: int) -> bool:
         """Whether it can go on into that era; if not it is to be opened there."""
         return self._read_to is not None and self._read_to.era == era
@@ -144,6 +108,15 @@ class Book:
     def _table(self, conn: psycopg.Connection) -> dict[int, Row]:
         with conn.cursor(row_factory=dict_row) as cursor:
             return {row["id"]: row for row in cursor.execute(_TABLE, [self.view])}
+
+    def _begin(self, at: Position, conn: psycopg.Connection) -> None:
+        """Reads the log from there on up to all that the tables showed."""
+        self._silence = Silence(self.view, going_on(conn, self.view))
+        found = conn.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+        assert found is not None
+        self._read_to, self._ahead, self._gathering = at, deque(), Gathering()
+        self._wait_for(Lsn.parse(found[0]), conn)
+        self._read(topic_state(self.kafka, self.source.changes_topic).high)
 
     def _from(self, at: Position) -> Position:
         """The position, or the oldest that the log still has."""
@@ -169,7 +142,11 @@ class Book:
 
     def _read(self, to: int) -> None:
         assert self._read_to is not None
-        self._ahead.extend(self._gathering.take(self._records(self._read_to.offset, to)))
+        for logged in self._gathering.take(self._records(self._read_to.offset, to)):
+            if logged.table == SUBSCRIPTIONS:
+                self._ahead.append(logged)
+            else:
+                self._silence.take(logged)
         self._read_to = Position(self._read_to.era, to)
 
     def _records(self, start: int, end: int) -> Iterator[Record]:

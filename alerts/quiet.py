@@ -1,12 +1,13 @@
-"""Stretches of time that nobody is told of: a bulk load, a clean-up. Declared by people, in the database's own clock.
+"""Stretches of time that nobody is told of: a bulk load, a clean-up. Declared by people, in a table that is captured.
 
 A change is silent when it was committed within a stretch, whenever it is matched: ending one does not bring the past up
-again, and a matcher that is behind tells no more than one that is not.
+again, and a matcher that is behind tells no more than one that is not. The order of the log decides, not a clock; the
+transactions that begin and end a stretch are silent themselves, so that a load may do both in its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -14,7 +15,9 @@ from typing import Final
 import psycopg
 from psycopg.rows import class_row
 
+from alerts.gathering import Logged
 from cdc.errors import ConfigurationError
+from cdc.events import Op, Row
 
 _BEGIN: Final = """
     insert into headwater.quiet (view, reason) values (%s, %s) returning id, view, reason, began_at, ended_at
@@ -24,10 +27,7 @@ _END: Final = """
     returning id, view, reason, began_at, ended_at
 """
 _LIST: Final = "select id, view, reason, began_at, ended_at from headwater.quiet order by id desc limit %s"
-_OF_VIEW: Final = """
-    select id, view, reason, began_at, ended_at from headwater.quiet
-    where (view is null or view = %s) and (ended_at is null or ended_at >= %s) and began_at <= %s
-"""
+_GOING_ON: Final = "select id from headwater.quiet where (view is null or view = %s) and ended_at is null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,30 @@ class Stretch:
     began_at: datetime
     ended_at: datetime | None
 
-    def holds(self, at: datetime) -> bool:
-        return self.began_at <= at and (self.ended_at is None or at <= self.ended_at)
+
+class Silence:
+    """Where the stretches of one view lie in the log, for what comes after the position that it is told of."""
+
+    def __init__(self, view: str, going_on: Iterable[int]) -> None:
+        """With those that go on now; the log says which of them began after the position."""
+        self._view = view
+        self._known: dict[int, tuple[int, int | None]] = dict.fromkeys(going_on, (0, None))
+        """The ends of the transactions that began and ended each."""
+
+    def take(self, logged: Logged) -> None:
+        was, is_now = self._goes_on(logged.before), self._goes_on(logged.after)
+        began, _ = self._known.get(logged.id, (0, None))
+        if is_now and not was and (logged.op is not Op.READ or logged.id not in self._known):
+            self._known[logged.id] = logged.end, None
+        elif was and not is_now:
+            self._known[logged.id] = began, logged.end
+
+    def holds(self, end: int) -> bool:
+        """Whether an epoch is silent that ends there."""
+        return any(began <= end and (over is None or end <= over) for began, over in self._known.values())
+
+    def _goes_on(self, row: Row | None) -> bool:
+        return row is not None and row["view"] in (None, self._view) and row["ended_at"] is None
 
 
 def begin(conn: psycopg.Connection, view: str | None = None, reason: str = "") -> Stretch:
@@ -61,6 +83,6 @@ def listed(conn: psycopg.Connection, most: int = 100) -> list[Stretch]:
     return conn.cursor(row_factory=class_row(Stretch)).execute(_LIST, [most]).fetchall()
 
 
-def stretches(conn: psycopg.Connection, view: str, first_at: datetime, last_at: datetime) -> Sequence[Stretch]:
-    """Those that may hold a change of the view that was committed between the two."""
-    return conn.cursor(row_factory=class_row(Stretch)).execute(_OF_VIEW, [view, first_at, last_at]).fetchall()
+def going_on(conn: psycopg.Connection, view: str) -> list[int]:
+    """The stretches that a view is in now."""
+    return [number for (number,) in conn.execute(_GOING_ON, [view])]

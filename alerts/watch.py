@@ -1,6 +1,7 @@
 """One view's changes against its saved searches, epoch by epoch, in the order of the log.
 
     book: the searches in force before the epoch ─▶ standing: matched ─▶ which change concerns which search
+          whether it is quiet
 
 What is relative to now in a query means the moment of the commit: the same changes give the same matches again.
 """
@@ -39,7 +40,7 @@ class Watch:
             here = [change for change in left if change.version < epoch.next_offset]
             left = left[len(here) :]
             told = [change for change in here if not change.is_silent and change.before != change.after]
-            if told:
+            if told and not self._book.is_quiet(epoch.offset):
                 yield from self._matched(told, epoch)
 
     def _reach(self, epoch: Mark, since: Mark | None) -> None:

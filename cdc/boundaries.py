@@ -5,8 +5,9 @@ transaction, so the search goes backwards from the limit in growing windows and 
 A transaction larger than the limit is taken whole: the search then goes forwards to its end. A transaction that is not
 complete yet is waited for, and what is known not to hold a boundary is not read again.
 
-Some transactions an epoch is to end with, so that what comes after them is told apart from what came before (who saves
-a search sees just the changes after it). A short epoch is; a long one, of a reader that catches up, is not read for it.
+Some transactions tell apart what comes after them from what came before: who saves a search sees just the changes after
+it. Who minds reads the log forwards, each record once, and the epoch ends there. Who tells nobody does not, and reads
+just the end.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from enum import Enum
 from typing import Final, Protocol
 
 FIRST_WINDOW: Final = 1024
-CUT_WINDOW: Final = 4096
-"""The longest epoch that is searched for where it is to be cut."""
 
 
 class Mark(Enum):
@@ -30,6 +29,8 @@ class Mark(Enum):
     """END."""
     CUTS = "cuts"
     """END of a transaction that an epoch is to end with."""
+    PARTS = "parts"
+    """END of a transaction that is to be an epoch by itself."""
     ALONE = "alone"
     """A row of the initial snapshot: outside transactions, whole by itself."""
     INSIDE = "inside"
@@ -37,7 +38,7 @@ class Mark(Enum):
 
     @property
     def completes(self) -> bool:
-        return self in (Mark.CLOSES, Mark.CUTS, Mark.ALONE)
+        return self in (Mark.CLOSES, Mark.CUTS, Mark.PARTS, Mark.ALONE)
 
     @property
     def begins(self) -> bool:
@@ -59,40 +60,27 @@ class EpochEnd:
     clear_to: int
     """There is no boundary in [end, clear_to): the next search need not look there."""
     is_cut: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A stretch that was read whole, to be scanned again."""
-
-    records: list[tuple[int, Mark]]
-
-    def scan(self, start: int, end: int) -> Iterable[tuple[int, Mark]]:
-        return (record for record in self.records if start <= record[0] < end)
-
-    def first_cut(self) -> int | None:
-        return next((offset + 1 for offset, mark in self.records if mark is Mark.CUTS), None)
+    """It ends with a transaction that cuts, and something may follow."""
 
 
 def epoch_end(
-    log: Marks, start: int, high: int, rows_max: int | None, *, clear_to: int = 0, cut: bool = False
+    log: Marks, start: int, high: int, rows_max: int | None, *, clear_to: int = 0, cut_min: int | None = None
 ) -> EpochEnd:
     """The end of the epoch that begins at the boundary `start`, in a log that ends at `high`.
 
     Every record of the epoch belongs to a transaction that is complete in it. It has at most `rows_max` records unless
-    its first transaction alone has more. `clear_to` is what an earlier search for the same start returned. With `cut`
-    a short one ends with the first transaction that cuts.
+    its first transaction alone has more. `clear_to` is what an earlier search for the same start returned. With
+    `cut_min` a transaction that parts is an epoch by itself, and one of so many records ends with the next that cuts.
     """
     known = max(start, clear_to)
     limit = high if rows_max is None else min(high, start + rows_max)
-    near: Marks = log
-    if cut and limit - known <= CUT_WINDOW:
-        near = _Read(list(log.scan(known, limit)))
-        if (at := near.first_cut()) is not None:
-            return EpochEnd(at, at, is_cut=True)
-    last = _last_boundary(near, known, limit)
-    if last is not None:
-        return EpochEnd(last, last)
+    if cut_min is not None:
+        near = _cut(log, known, limit, start + cut_min)
+    else:
+        last = _last_boundary(log, known, limit)
+        near = None if last is None else EpochEnd(last, last)
+    if near is not None:
+        return near
     first = _first_boundary(log, max(known, limit), high)
     return EpochEnd(start, max(known, high)) if first is None else EpochEnd(first, first)
 
@@ -117,6 +105,26 @@ def is_whole_start(log: Marks, low: int, offset: int, high: int) -> bool:
     return preceding is not None and preceding[1].completes
 
 
+def _cut(log: Marks, floor: int, limit: int, cut_from: int) -> EpochEnd | None:
+    """The first offset in (floor, limit] to cut at, or else the last that is a boundary, or None."""
+    boundary: int | None = None
+    newest: int | None = None
+    for offset, mark in log.scan(floor, limit):
+        newest = offset
+        if not mark.completes:
+            continue
+        if mark is Mark.PARTS and boundary is not None:
+            return EpochEnd(boundary + 1, boundary + 1)
+        boundary = offset
+        is_cut = mark is Mark.CUTS and offset + 1 >= cut_from
+        if is_cut or mark is Mark.PARTS:
+            return EpochEnd(offset + 1, offset + 1, is_cut)
+    if boundary is None:
+        return None
+    end = _with_markers(boundary, newest, limit)
+    return EpochEnd(end, end)
+
+
 def _last_boundary(log: Marks, floor: int, limit: int) -> int | None:
     """The last offset in (floor, limit] that is a boundary, or None."""
     top, width, nothing_after = limit, FIRST_WINDOW, True
@@ -129,11 +137,15 @@ def _last_boundary(log: Marks, floor: int, limit: int) -> int | None:
             if mark.completes:
                 boundary = offset
         if boundary is not None:
-            # When only markers of Kafka's own follow, they go along: a reader at rest then stands at the log's end.
-            return limit if nothing_after and newest == boundary else boundary + 1
+            return _with_markers(boundary, newest, limit) if nothing_after else boundary + 1
         nothing_after = nothing_after and newest is None
         top, width = bottom, width * 2
     return None
+
+
+def _with_markers(boundary: int, newest: int | None, limit: int) -> int:
+    """When only markers of Kafka's own follow, they go along: a reader at rest then stands at the log's end."""
+    return limit if newest == boundary else boundary + 1
 
 
 def _first_boundary(log: Marks, start: int, high: int) -> int | None:

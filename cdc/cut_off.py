@@ -120,6 +120,6 @@ def _settle(kafka: KafkaAddress, source: Source, settle_s_max: float) -> None:
             raise CaptureError(
                 "the connector's last transaction is still open in Kafka",
                 detail=f"{source.changes_topic} had records that were not committed for {settle_s_max:g} s",
-                hint="headwater status: is a second Headwater capturing the same source?",
+                hint="headwater status; a second Headwater on the same source? one that hangs: docs/recovery.md",
             )
         time.sleep(SETTLE_STEP_S)

@@ -22,7 +22,7 @@ from cdc.eras import Era, EraBook, current, era_ended, topic_recreated
 from cdc.errors import LogError, NothingWhole
 from cdc.position import Position
 from cdc.reader import wait_for_records
-from cdc.relations import SUBSCRIPTIONS
+from cdc.relations import QUIET, SUBSCRIPTIONS
 from cdc.topics import TopicState, topic_state
 from cdc.whole_log import read_whole
 
@@ -30,10 +30,12 @@ EARLIEST: Final = "earliest"
 _MARKER: Final = b'{"status":"'
 _BEGIN: Final = b'{"status":"BEGIN"'
 _CUTS: Final = f'"{SUBSCRIPTIONS}"'.encode()
+_PARTS: Final = f'"{QUIET}"'.encode()
 CUT_S: Final = 1.0
 CUTS_MAX: Final = 5
-"""Epochs are cut once in that time, and so often at once: when searches are saved faster than that, they share a cut,
-and then see what was committed with them in one epoch, a moment before them, too."""
+CUT_RECORDS_MIN: Final = 4096
+"""Short epochs are cut once in that time, and so often at once: when searches are saved faster than that, they share a
+cut, and then see what was committed a moment before them, too, in fewer records than these. Longer ones are always."""
 
 
 def mark_of(value: bytes | None) -> Mark:
@@ -46,6 +48,8 @@ def mark_of(value: bytes | None) -> Mark:
         return Mark.INSIDE
     if not value.startswith(_MARKER):
         return Mark.ALONE
+    if _PARTS in value:
+        return Mark.PARTS
     return Mark.CUTS if _CUTS in value else Mark.CLOSES
 
 
@@ -124,25 +128,25 @@ class EpochPlanner:
         """Raises what stands against reading on from the position."""
         self._standing(position, topic_id)
 
-    def end(self, start: Position, topic_id: str, rows_max: int | None) -> Position:
+    def end(self, start: Position, topic_id: str, rows_max: int | None, *, cut: bool = True) -> Position:
         """The end of the epoch that begins at `start`; `start` itself while no transaction is complete after it, and
-        then not before having waited for one a little."""
-        end = self._search(start, topic_id, rows_max)
+        then not before having waited for one a little. Without `cut` for who tells nobody what changed."""
+        end = self._search(start, topic_id, rows_max, cut)
         if end == start and self._frozen_at is None and self._idle_s_max > 0:
             topic, beyond = self._source.changes_topic, max(self._clear_to, start.offset)
             if wait_for_records(self._kafka, topic, beyond, self._idle_s_max):
-                return self._search(start, topic_id, rows_max)
+                return self._search(start, topic_id, rows_max, cut)
         return end
 
-    def _search(self, start: Position, topic_id: str, rows_max: int | None) -> Position:
+    def _search(self, start: Position, topic_id: str, rows_max: int | None, cut: bool) -> Position:
         standing = self._standing(start, topic_id)
         if start != self._start:
             self._start, self._clear_to = start, start.offset
         high = standing.high if self._frozen_at is None else min(standing.high, self._frozen_at)
         if high > self._clear_to:
-            cut = self._may_cut()
-            found = epoch_end(self._marks, start.offset, high, rows_max, clear_to=self._clear_to, cut=cut)
-            self._cuts -= found.is_cut
+            cut_min = self._cut_min() if cut else None
+            found = epoch_end(self._marks, start.offset, high, rows_max, clear_to=self._clear_to, cut_min=cut_min)
+            self._cuts -= found.is_cut and found.end - start.offset < CUT_RECORDS_MIN
             if found.end > start.offset:
                 return Position(start.era, found.end)
             self._clear_to = found.clear_to
@@ -151,11 +155,11 @@ class EpochPlanner:
             raise era_ended(standing.era, standing.following)
         return start
 
-    def _may_cut(self) -> bool:
+    def _cut_min(self) -> int:
         now = time.monotonic()
         self._cuts = min(CUTS_MAX, self._cuts + (now - self._looked_at) / CUT_S)
         self._looked_at = now
-        return self._cuts >= 1
+        return 1 if self._cuts >= 1 else CUT_RECORDS_MIN
 
     def _standing(self, position: Position, topic_id: str) -> _Standing:
         state = topic_state(self._kafka, self._source.changes_topic)

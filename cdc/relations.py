@@ -22,10 +22,13 @@ from cdc.findings import Finding
 
 OWN_SCHEMA: Final = "headwater"
 SUBSCRIPTIONS: Final = TableName(OWN_SCHEMA, "subscriptions")
+QUIET: Final = TableName(OWN_SCHEMA, "quiet")
 PRIVATE: Final = tuple((SUBSCRIPTIONS, column) for column in ("target", "unsubscribe_token"))
 """Columns of our own that are nobody's business downstream: they stay out of the log, and so out of its archive."""
 OWN_TABLES: Final = (
-    *(TableName(OWN_SCHEMA, name) for name in ("canary", "catalog", "heartbeat", "signal")),
+    *(TableName(OWN_SCHEMA, name) for name in ("canary", "catalog", "heartbeat")),
+    QUIET,
+    TableName(OWN_SCHEMA, "signal"),
     SUBSCRIPTIONS,
 )
 

@@ -2,8 +2,8 @@
 
     outbox (alerts/sink.py) ─▶ notifier: who is told what now ─▶ engine: channel by channel, endpoint by endpoint
 
-What was told and what is on its way lies in Postgres, so whoever runs this next goes on; while Postgres is away nobody
-is told, and nothing is lost.
+What was told and what is on its way lies in Postgres, so whoever runs this next goes on; while Postgres is away, or
+whatever else fails, nobody is told, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
-
-import psycopg
 
 from alerts.channels.feed import Waker
 from alerts.delivery.engine import Engine
@@ -54,8 +52,8 @@ class Alerting:
         while not stopping.is_set():
             try:
                 await self._once(stopping)
-            except (HeadwaterError, psycopg.Error) as error:
-                fact = error.fact if isinstance(error, HeadwaterError) else str(error).strip()
+            except Exception as error:  # a fault of ours, too: nobody would be told anything until the next start
+                fact = error.fact if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}".strip()
                 log.warning("nobody is told anything for now", fact=fact, again_in_s=AGAIN_S)
                 await _rest(stopping, AGAIN_S)
 
@@ -69,7 +67,7 @@ class Alerting:
                 group.create_task(engine.run(over))
                 group.create_task(self._notifying(engine, stopping, over))
                 group.create_task(self._sweeping(over))
-        except* (HeadwaterError, psycopg.Error) as failed:
+        except* Exception as failed:
             raise failed.exceptions[0] from failed
         finally:
             for way in ways.values():

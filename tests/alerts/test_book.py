@@ -1,21 +1,26 @@
-"""Opened at whatever position, the book holds what a replay of the whole log holds there, and goes on the same way."""
+"""Opened at whatever position, the book holds what a replay of the whole log holds there, and goes on the same way:
+which searches are in force, and whether it is quiet."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 
 import psycopg
 import pytest
 
-from alerts.book import Book, Gathering
+from alerts import quiet
+from alerts.book import Book
+from alerts.gathering import Gathering, Logged
 from cdc import eras
 from cdc.capture import Capture
 from cdc.changelog import ChangeLog
 from cdc.envelope import table_of
+from cdc.errors import ConfigurationError
 from cdc.events import End, Record
 from cdc.position import Position
-from cdc.relations import SUBSCRIPTIONS
+from cdc.relations import QUIET, SUBSCRIPTIONS
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -48,6 +53,10 @@ def churn(connection: psycopg.Connection, draw: random.Random, saved: list[int])
                     f"update headwater.subscriptions set {what} where id = %s",  # type: ignore[call-overload]
                     [draw.choice(saved)],
                 )
+        for view in draw.sample((None, "one", "other"), draw.choice((0, 0, 1))):
+            begins = draw.random() < 0.5
+            with suppress(ConfigurationError):  # it was not quiet
+                quiet.begin(connection, view) if begins else quiet.end(connection, view)
 
 
 def shown(rows: Mapping[int, Mapping[str, object]]) -> dict[int, tuple[object, object]]:
@@ -65,13 +74,15 @@ def test_the_book_is_what_a_replay_gives_wherever_it_is_opened(capture: Capture)
     log = ChangeLog(capture.kafka, capture.source)
     records = eventually(lambda: whole(capture, log, len(saved)))
 
-    searches = [record.value for record in records if record.value and table_of(record.value) == SUBSCRIPTIONS]
-    assert searches
-    assert not any(b'"unsubscribe_token"' in value for value in searches), "it stays in the database"
+    told = [record.value for record in records if record.value and table_of(record.value) == SUBSCRIPTIONS]
+    assert told
+    assert not any(b'"unsubscribe_token"' in value for value in told), "it stays in the database"
     boundaries = [
         r.position.offset + 1 for r in records if r.value is not None and r.value.startswith(b'{"status":"END')
     ]
     era = eras.current(capture.kafka, capture.source).era
+    silent = silenced(records, boundaries)
+    assert 0 < len(silent) < len(boundaries)
     for at in draw.sample(boundaries, 4):
         book = Book(capture.postgres, capture.kafka, capture.source, "one")
         rows = dict(book.open(Position(era, at)))
@@ -86,6 +97,7 @@ def test_the_book_is_what_a_replay_gives_wherever_it_is_opened(capture: Capture)
                     if row is not None:
                         known[number] = row
             assert shown(rows) == shown(again) == replayed(records, later - 1), (at, later)
+            assert book.is_quiet(later) == resumed.is_quiet(later) == (later in silent), (at, later)
 
 
 def whole(capture: Capture, log: ChangeLog, saved: int) -> list[Record]:
@@ -93,17 +105,35 @@ def whole(capture: Capture, log: ChangeLog, saved: int) -> list[Record]:
     era = eras.current(capture.kafka, capture.source)
     records = list(log.read(Position(era.era, era.first_offset)))
     everywhere: dict[int, object] = {}
-    for change in Gathering().take(records):
+    for change in searches(records):
         everywhere[change.id] = change.after
     assert sum(row is not None for row in everywhere.values()) == saved
     assert any(isinstance(entry, End) for entry in log.entries(Position(era.era, era.first_offset)))
     return records
 
 
+def searches(records: list[Record]) -> list[Logged]:
+    return [change for change in Gathering().take(records) if change.table == SUBSCRIPTIONS]
+
+
+def silenced(records: list[Record], boundaries: list[int]) -> set[int]:
+    """The transactions that nobody is told of, each by its end: begun, ended, or in between."""
+    edges = [change for change in Gathering().take(records) if change.table == QUIET]
+    going, silent = set[int](), set[int]()
+    for end in boundaries:
+        here = [edge for edge in edges if edge.end == end or (end == boundaries[0] and edge.end < end)]
+        mine = [edge for edge in here if (edge.after or edge.before or {})["view"] in (None, "one")]
+        if going or mine:
+            silent.add(end)
+        for edge in mine:
+            going = going - {edge.id} if edge.after is None or edge.after["ended_at"] else going | {edge.id}
+    return silent
+
+
 def replayed(records: list[Record], to: int) -> dict[int, tuple[object, object]]:
     """The searches of view one that are in force at a position."""
     rows: dict[int, Mapping[str, object]] = {}
-    for change in Gathering().take(records):
+    for change in searches(records):
         if change.end > to:
             break
         rows.pop(change.id, None)

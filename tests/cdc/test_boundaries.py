@@ -35,11 +35,16 @@ class MemoryLog:
         self.high += len(marks)
         return offsets
 
-    def transaction(self, rows: int, gaps: int = 0) -> None:
+    def transaction(self, rows: int, gaps: int = 0, closes: Mark = Mark.CLOSES) -> None:
         """Kafka's own transactions may end anywhere, so markers occur inside too."""
         opened = self.put(Mark.OPENS, *[Mark.INSIDE] * (rows // 2))
         self.high += gaps
-        self.groups.append([*opened, *self.put(*[Mark.INSIDE] * (rows - rows // 2), Mark.CLOSES)])
+        self.groups.append([*opened, *self.put(*[Mark.INSIDE] * (rows - rows // 2), closes)])
+
+    def closing(self, mark: Mark) -> list[list[int]]:
+        """The transactions that end so."""
+        ends = {offset for offset, found in self.records if found is mark}
+        return [group for group in self.groups if group[-1] in ends]
 
     def snapshot_row(self) -> None:
         self.groups.append(self.put(Mark.ALONE))
@@ -50,7 +55,8 @@ def logs(draw: st.DrawFn) -> MemoryLog:
     log = MemoryLog()
     for kind in draw(st.lists(st.sampled_from(["transaction", "snapshot", "gap"]), max_size=12)):
         if kind == "transaction":
-            log.transaction(draw(st.integers(0, 12)), draw(st.integers(0, 3)))
+            closes = draw(st.sampled_from([Mark.CLOSES, Mark.CLOSES, Mark.CUTS, Mark.PARTS]))
+            log.transaction(draw(st.integers(0, 12)), draw(st.integers(0, 3)), closes)
         elif kind == "snapshot":
             log.snapshot_row()
         else:
@@ -60,28 +66,51 @@ def logs(draw: st.DrawFn) -> MemoryLog:
     return log
 
 
+@st.composite
+def epochs_of(draw: st.DrawFn, log: MemoryLog, cut_min: int | None) -> list[tuple[int, int]]:
+    """All of a log, epoch by epoch, while it grows."""
+    start, high, clear_to, found = 0, 0, 0, list[tuple[int, int]]()
+    rows_max = draw(st.one_of(st.none(), st.integers(1, 20)))
+    while True:
+        end = epoch_end(log, start, high, rows_max, clear_to=clear_to, cut_min=cut_min)
+        assert start <= end.end <= high
+        if end.end > start:
+            found.append((start, end.end))
+            groups = [group for group in log.groups if start <= group[0] < end.end]
+            assert rows_max is None or len(groups) == 1 or sum(map(len, groups)) <= rows_max
+        elif high == log.high:
+            return found
+        else:  # nothing complete yet: wait until the log has grown
+            high = draw(st.integers(high + 1, log.high))
+        start, clear_to = end.end, end.clear_to
+
+
 @given(logs(), st.one_of(st.none(), st.integers(1, 20)), st.sampled_from([1, 2, 3, 1024]), st.data())
 def test_every_epoch_is_whole_transactions_in_order_and_nothing_is_lost_or_seen_twice(
-    log: MemoryLog, rows_max: int | None, window: int, data: st.DataObject
+    log: MemoryLog, cut_min: int | None, window: int, data: st.DataObject
 ) -> None:
-    start, high, clear_to, seen = 0, 0, 0, []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(boundaries, "FIRST_WINDOW", window)
-        while True:
-            found = epoch_end(log, start, high, rows_max, clear_to=clear_to)
-            assert start <= found.end <= high
-            epoch = [offset for offset, _ in log.records if start <= offset < found.end]
-            groups = [group for group in log.groups if group[0] in epoch]
-            assert epoch == [offset for group in groups for offset in group]
-            if rows_max is not None and len(groups) > 1:
-                assert len(epoch) <= rows_max
-            seen += epoch
-            if found.end == start and high == log.high:
-                break
-            if found.end == start:  # nothing complete yet: wait until the log has grown
-                high = data.draw(st.integers(high + 1, log.high))
-            start, clear_to = found.end, found.clear_to
+        epochs = data.draw(epochs_of(log, cut_min))
+    seen = []
+    for start, end in epochs:
+        epoch = [offset for offset, _ in log.records if start <= offset < end]
+        groups = [group for group in log.groups if group[0] in epoch]
+        assert epoch == [offset for group in groups for offset in group]
+        seen += epoch
     assert seen == [offset for group in log.groups for offset in group]
+
+
+@given(logs(), st.integers(1, 30), st.data())
+def test_no_epoch_lies_on_both_sides_of_what_cuts_or_parts(log: MemoryLog, cut_min: int, data: st.DataObject) -> None:
+    epochs = data.draw(epochs_of(log, cut_min))
+    for group in log.closing(Mark.PARTS):
+        [(start, end)] = [(start, end) for start, end in epochs if start <= group[0] < end]
+        assert [each for each in log.groups if start <= each[0] < end] == [group]
+    for group in log.closing(Mark.CUTS):
+        [(start, end)] = [(start, end) for start, end in epochs if start <= group[0] < end]
+        is_last = not any(group[-1] < each[0] < end for each in log.groups)
+        assert is_last or group[-1] + 1 - start < cut_min
 
 
 @given(logs(), st.integers(1, 5))
@@ -144,22 +173,27 @@ def test_where_nothing_is_left_before_only_a_beginning_is_a_whole_start() -> Non
     assert not is_whole_start(log, log.high, log.high, log.high)
 
 
-def test_a_short_epoch_ends_with_the_first_transaction_that_cuts() -> None:
+def test_an_epoch_ends_with_the_first_transaction_that_cuts_however_long_it_is() -> None:
     log = MemoryLog()
-    log.transaction(2)
-    log.put(Mark.OPENS, Mark.INSIDE, Mark.CUTS)
+    for _ in range(10_000):
+        log.transaction(0)
+    log.transaction(1, closes=Mark.CUTS)
     cut = log.high
     log.transaction(1)
-    log.put(Mark.OPENS, Mark.CUTS)
-    assert epoch_end(log, 0, log.high, None, cut=True) == EpochEnd(cut, cut, is_cut=True)
-    assert epoch_end(log, cut, log.high, None, cut=True).end == log.high
-    assert epoch_end(log, 0, log.high, None).end == log.high
+    log.transaction(0, closes=Mark.CUTS)
+    assert epoch_end(log, 0, log.high, None, cut_min=1) == EpochEnd(cut, cut, is_cut=True)
+    assert len(log.scanned) == cut, "what lies behind is read by the next search"
+    assert epoch_end(log, cut, log.high, None, cut_min=1).end == log.high
+    assert epoch_end(log, 0, log.high, None, cut_min=cut).end == cut
+    assert epoch_end(log, 0, log.high, None, cut_min=cut + 1).end == log.high, "short ones may share a cut"
 
 
-def test_a_long_epoch_is_not_read_for_where_to_cut_it() -> None:
+def test_a_transaction_that_parts_is_an_epoch_by_itself() -> None:
     log = MemoryLog()
-    log.put(Mark.OPENS, Mark.CUTS)
-    for _ in range(boundaries.CUT_WINDOW):
-        log.transaction(0)
-    assert epoch_end(log, 0, log.high, None, cut=True).end == log.high
-    assert len(log.scanned) <= boundaries.FIRST_WINDOW
+    log.transaction(2)
+    before = log.high
+    log.transaction(2, closes=Mark.PARTS)
+    after = log.high
+    log.transaction(2)
+    ends = [epoch_end(log, start, log.high, None, cut_min=1000).end for start in (0, before, after)]
+    assert ends == [before, after, log.high]
