@@ -29,7 +29,7 @@ from search.index import IndexDefinition
 from search.query import Query
 from search.query_json import from_json, to_json
 
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 _CURRENT: Final = "current"
 _NAME: Final = "base-"
 _META: Final = "base.json"

@@ -18,7 +18,7 @@ from alerts.matcher.literals import Between, Compiler, Literal
 from alerts.matcher.observed import Observed
 from alerts.matcher.programs import WORDS_MAX, literal_words, met, program
 from alerts.matcher.rows import Rows
-from alerts.matcher.table import free_slots
+from alerts.matcher.table import placed
 from alerts.subscription import Entry, Watched
 from search.index import IndexDefinition
 from search.query import Query
@@ -132,14 +132,13 @@ class Draft:
             starts.append(len(words))
         keys = keys_of(np.array(filed_shape, np.int32), np.array(filed_tokens, np.int64).reshape(-1, 3))
         order = np.argsort(keys, kind="stable")
-        laid, ends = laid_out(order, np.array(filed_as, np.int32), np.array(starts), np.array(words, np.int64))
-        distinct, firsts = np.unique(keys[order], return_index=True)
+        laid, list_keys, list_starts = laid_out(
+            order, keys, np.array(filed_as, np.int32), np.array(starts), np.array(words, np.int64)
+        )
         padded = [(*shape, *(-1,) * (3 - len(shape))) for shape in shapes]
         return {
             "words": laid,
-            "list_starts": np.append(ends[firsts], len(laid)),
-            "keys": distinct,
-            "slots": free_slots(distinct),
+            "table": placed(list_keys, list_starts),
             "dims": np.array(list(dims), np.int32).reshape(-1, 3),
             "shapes": np.array(padded, np.int32).reshape(-1, 3),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -82,33 +82,3 @@ def _moved(column: str, before: Row, after: Row, definition: IndexDefinition) ->
     rules = RULES[found.kind]
     low, high = rules.form(rules.from_row(one)), rules.form(rules.from_row(other))
     return int(high > low) - int(high < low)
-
-
-class Judge:
-    """Event bits of many matches at once: for each watched value and delta once."""
-
-    def __init__(self, watched: Sequence[Watched], definition: IndexDefinition) -> None:
-        self._watched, self._definition = watched, definition
-        self._plain = np.array([_plain(each) for each in watched], np.uint8).reshape(-1, 4)
-        self._by_row = np.array([bool(w.changed or w.dropped or w.rose) for w in watched], bool)
-
-    def judge(
-        self, changes: Sequence[Change], delta: npt.NDArray[Any], watched: npt.NDArray[Any], sides: npt.NDArray[Any]
-    ) -> npt.NDArray[np.uint8]:
-        made: npt.NDArray[np.uint8] = self._plain[watched, sides]
-        by_row = np.flatnonzero(self._by_row[watched] & ((sides & AFTER) != 0))
-        if len(by_row) == 0:
-            return made
-        count = len(self._watched)
-        asked = (delta[by_row].astype(np.int64) * count + watched[by_row]) * 4 + sides[by_row]
-        each, places = np.unique(asked, return_inverse=True)
-        bits = [
-            event_bits(self._watched[a // 4 % count], changes[a // 4 // count], a % 4, self._definition)
-            for a in each.tolist()
-        ]
-        made[by_row] = np.array(bits, np.uint8)[places]
-        return made
-
-
-def _plain(watched: Watched) -> tuple[int, int, int, int]:
-    return 0, int(Event.LEFT) * watched.left, int(Event.ENTERED) * watched.entered, 0

@@ -35,19 +35,29 @@ def keys_of(shapes: Any, tokens: Any) -> Any:
 
 
 @compiled
-def laid_out(order: Any, conjunctions: Any, starts: Any, words: Any) -> Any:
-    """Programs copied one after the other, in the order of the lists that they are in, and where each begins."""
-    total = 0
-    for at in order:
-        total += starts[conjunctions[at] + 1] - starts[conjunctions[at]]
-    made = np.empty(total, np.int64)
-    ends = np.empty(len(order) + 1, np.int64)
-    end = 0
-    ends[0] = 0
+def laid_out(order: Any, keys: Any, conjunctions: Any, starts: Any, words: Any) -> Any:
+    """Lists of programs one after the other, each with how many words it has; the lists' keys, and where each begins.
+
+    `order` are the filings by key.
+    """
+    total = lists = 0
     for number in range(len(order)):
-        conjunction = conjunctions[order[number]]
+        at = order[number]
+        lists += number == 0 or keys[at] != keys[order[number - 1]]
+        total += starts[conjunctions[at] + 1] - starts[conjunctions[at]]
+    made = np.empty(total + lists, np.int64)
+    list_keys, list_starts = np.empty(lists, np.uint64), np.empty(lists, np.int64)
+    end, list_ = 0, -1
+    for number in range(len(order)):
+        at = order[number]
+        if number == 0 or keys[at] != keys[order[number - 1]]:
+            list_ += 1
+            list_keys[list_], list_starts[list_] = keys[at], end
+            made[end] = 0
+            end += 1
+        conjunction = conjunctions[at]
         for word in range(starts[conjunction], starts[conjunction + 1]):
             made[end] = words[word]
             end += 1
-        ends[number + 1] = end
-    return made, ends
+        made[list_starts[list_]] = end - list_starts[list_] - 1
+    return made, list_keys, list_starts

@@ -10,19 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from alerts.matcher.draft import Arrays
-from alerts.matcher.events import Change, Judge, Matches
-from alerts.matcher.kernel import CANDIDATES, COUNTS, DOUBTFUL, FOUND, Filed, Scratch, matched
+from alerts.matcher.events import Change, Matches
+from alerts.matcher.kernel import matched
 from alerts.matcher.rows import Rows
+from alerts.matcher.telling import Owners, Teller
+from alerts.matcher.workspace import CANDIDATES, DOUBTFUL, FOUND, Filed, Room, Scratch
 from alerts.subscription import Entry, Watched
 from search import evaluate
 from search.index import IndexDefinition
 from search.query import Query, resolve
 
-FOUND_MIN: Final = 1 << 16
 PREDICATES_MAX: Final = 10_000
 """Queries kept ready for the evaluator."""
 
-_FILED: Final = ("dims", "shapes", "edges", "edge_starts", "slots", "keys", "list_starts", "words")
+_FILED: Final = ("dims", "shapes", "edges", "edge_starts", "table", "words")
 
 
 class Segment:
@@ -31,13 +32,13 @@ class Segment:
     ) -> None:
         arrays = {name: _fixed(array) for name, array in arrays.items()}
         self._definition, self._arrays, self._watched, self._query = definition, arrays, watched, query
-        self._judge = Judge(watched, definition)
         self.alive = np.ones(len(arrays["owner_ids"]), bool)
+        owners = Owners(arrays["owner_starts"], arrays["owner_ids"], arrays["owner_watched"], self.alive)
+        self._teller = Teller(owners, watched, definition)
         self.dead = 0
         self._filed = Filed(**{name: arrays[name] for name in _FILED}, floats=arrays["words"].view(np.float64))
         queries = len(arrays["owner_starts"]) - 1
-        self._marks, self._touched = np.zeros(queries, np.uint8), np.empty(queries, np.int32)
-        self._sure, self._unsure = np.empty((FOUND_MIN, 3), np.int32), np.empty((FOUND_MIN // 16, 3), np.int32)
+        self._scratch = Scratch.of(queries)
         self._predicates: dict[int, evaluate.Predicate] = {}
         self.candidates = 0
         """Programs looked at so far."""
@@ -71,20 +72,19 @@ class Segment:
     def match(self, changes: Sequence[Change], rows: Rows, present: npt.NDArray[np.uint8], now: datetime) -> Matches:
         """`present` is zero for every term of the lexicon, and is left so."""
         parts, first, numbers = [], 0, rows.numbers()
+        dims = len(self._filed.dims)
+        room = Room.of(present, dims, len(rows.terms) + (len(rows.codes) + 2) * (dims + 1))
         while first < len(changes):
-            counts = np.zeros(COUNTS, np.int64)
-            scratch = Scratch(present, self._marks, self._touched, self._sure, self._unsure, counts)
-            following = matched(first, rows.there, numbers, self._filed, scratch)
+            following = matched(first, rows.there, numbers, self._filed, self._scratch, room)
             if following == first:
-                self._sure = np.empty((len(self._sure) * 4, 3), np.int32)
-                self._unsure = np.empty((len(self._unsure) * 4, 3), np.int32)
+                self._scratch = self._scratch.grown()
                 continue
-            found, doubtful, candidates = (int(counts[each]) for each in (FOUND, DOUBTFUL, CANDIDATES))
+            found, doubtful, candidates = (int(self._scratch.counts[each]) for each in (FOUND, DOUBTFUL, CANDIDATES))
             self.candidates += candidates
-            sure = self._sure[:found]
+            sure = self._scratch.sure[:found]
             if doubtful:
-                sure = self._decided(sure, self._unsure[:doubtful], changes, now)
-            parts.append(self._told(sure, changes))
+                sure = self._decided(sure, self._scratch.unsure[:doubtful], changes, now)
+            parts.append(self._teller.told(sure, changes))
             first = following
         return Matches.together(parts)
 
@@ -115,22 +115,6 @@ class Segment:
                 self._predicates.clear()
             kept = self._predicates[query] = predicate
         return kept(row)
-
-    def _told(self, sure: npt.NDArray[np.int32], changes: Sequence[Change]) -> Matches:
-        """For every owner of a query that is still there, if it watches such an event."""
-        delta, query, sides = sure[:, 0], sure[:, 1], sure[:, 2]
-        starts = self._arrays["owner_starts"]
-        firsts = starts[query]
-        counts = starts[query + 1] - firsts
-        if len(query) and counts.max() == 1 and counts.min() == 1:
-            places = firsts
-        else:
-            ends = np.cumsum(counts)
-            places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(firsts - ends + counts, counts)
-            delta, sides = np.repeat(delta, counts), np.repeat(sides, counts)
-        events = self._judge.judge(changes, delta, self._arrays["owner_watched"][places], sides)
-        told = (events != 0) & self.alive[places]
-        return Matches(delta[told], self._arrays["owner_ids"][places[told]], events[told])
 
 
 def _fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -32,13 +32,28 @@ def _fill(slots: Any, hashes: Any) -> None:
         slots[at] = entry
 
 
+def placed(keys: npt.NDArray[np.uint64], values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """A table of keys with their values side by side, so that a look-up costs one line of memory."""
+    slots = free_slots(keys)
+    table = np.full((len(slots), 2), EMPTY, np.int64)
+    taken = slots != EMPTY
+    table[taken, 0] = keys[slots[taken]].view(np.int64)
+    table[taken, 1] = values[slots[taken]]
+    return table
+
+
 @compiled
-def find(slots: Any, keys: Any, key: Any) -> Any:
-    """The number of the entry with that key, or EMPTY. The key is its own hash."""
-    mask = np.uint64(len(slots) - 1)
-    at = key & mask
-    while slots[at] != EMPTY:
-        if keys[slots[at]] == key:
-            return slots[at]
-        at = (at + np.uint64(1)) & mask
+def home(table: Any, key: Any) -> Any:
+    """Where its search begins. The key is its own hash."""
+    return key & np.uint64(len(table) - 1)
+
+
+@compiled
+def find(table: Any, key: Any) -> Any:
+    """The value of that key in what `placed` made, or EMPTY."""
+    at = home(table, key)
+    while table[at, 1] != EMPTY:
+        if np.uint64(table[at, 0]) == key:
+            return table[at, 1]
+        at = (at + np.uint64(1)) & np.uint64(len(table) - 1)
     return EMPTY

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from alerts.matcher.cells import SIZES_DEGREES
-from alerts.matcher.compiled import compiled
+from alerts.matcher.compiled import borrowing
 
 _SIZES: Final = np.array(SIZES_DEGREES)
 _TERM, _CELL = 0, 1
@@ -26,7 +26,7 @@ class Numbers(NamedTuple):
     points: Any
 
 
-@compiled
+@borrowing
 def tokens_of(row: int, rows: Any, dims: Any, edges: Any, edge_starts: Any, out: Any, starts: Any) -> None:
     """Fills `out`, and `starts` with where each dimension's tokens begin."""
     lat, lon = rows.points[2 * row], rows.points[2 * row + 1]

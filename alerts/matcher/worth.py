@@ -1,4 +1,4 @@
-"""One program on one row: met, not met, or for the evaluator to decide. Compiled."""
+"""One program on a delta's two rows at once: met, not met, or for the evaluator to decide. Compiled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from alerts.matcher.compiled import compiled
+from alerts.matcher.compiled import borrowing
+from alerts.matcher.events import AFTER, BEFORE, BOTH
 from alerts.matcher.programs import (
     ANY_TERM,
     BETWEEN_ROUGH,
@@ -20,87 +21,111 @@ from alerts.matcher.programs import (
     WITHIN,
 )  # fmt: skip
 
-NO, YES, PERHAPS = 0, 1, 2
+_PERHAPS: Final = 2
+"""How far the bits that are for the evaluator lie beyond those that are met."""
 _RELATIVE: Final = 1e-9
 _ABSOLUTE: Final = 1e-14
 """Rounding of a chord, in units of the sphere's radius: what lies that close to a circle is for the evaluator."""
 
 
-class Place(NamedTuple):
-    """A row's number and its point: NaN without."""
+class Pair(NamedTuple):
+    """The rows before and after."""
 
-    row: Any
-    lat: Any
-    lon: Any
-    x: Any
-    y: Any
-    z: Any
+    first: Any
+    """The number of the row before; the one after follows it."""
+    points: Any
+    """For each row latitude, longitude, and the point on a sphere of radius 1: NaN without."""
+    is_still: Any
+    """Both have the same point."""
 
 
-@compiled
+@borrowing
 def _between(row: Any, scale: Any, low: Any, high: Any, rows: Any) -> int:
     cell = row * rows.scales + scale
     for at in range(rows.code_starts[cell], rows.code_starts[cell + 1]):
         if low <= rows.codes[at] <= high:
-            return YES
-    return NO
+            return 1
+    return 0
 
 
-@compiled
-def _between_rough(row: Any, scale: Any, low: Any, high: Any, rows: Any) -> int:
+@borrowing
+def _both_between(sides: Any, pair: Any, scale: Any, low: Any, high: Any, rows: Any) -> int:
+    found = 0
+    if sides & BEFORE and _between(pair.first, scale, low, high, rows):
+        found = BEFORE
+    if sides & AFTER and _between(pair.first + 1, scale, low, high, rows):
+        found |= AFTER
+    return found
+
+
+@borrowing
+def _between_rough(sides: Any, pair: Any, scale: Any, low: Any, high: Any, rows: Any) -> int:
     """At the ends, equal codes say nothing."""
-    worth = NO
-    cell = row * rows.scales + scale
-    for at in range(rows.code_starts[cell], rows.code_starts[cell + 1]):
-        if low < rows.codes[at] < high:
-            return YES
-        if low <= rows.codes[at] <= high:
-            worth = PERHAPS
-    return worth
+    within = _both_between(sides, pair, scale, low, high, rows)
+    if low >= high:
+        return within << _PERHAPS
+    sure = _both_between(sides, pair, scale, low + 1, high - 1, rows)
+    return sure | (within & ~sure) << _PERHAPS
 
 
-@compiled
-def _within(at: Any, floats: Any, place: Any) -> int:
-    if np.isnan(place.lat):
-        return NO
-    dx, dy, dz = floats[at] - place.x, floats[at + 1] - place.y, floats[at + 2] - place.z
+@borrowing
+def _within(at: Any, floats: Any, point: Any) -> int:
+    if np.isnan(point[0]):
+        return 0
+    dx, dy, dz = floats[at] - point[2], floats[at + 1] - point[3], floats[at + 2] - point[4]
     chord2, wanted = dx * dx + dy * dy + dz * dz, floats[at + 3]
     margin = wanted * _RELATIVE + np.sqrt(wanted) * _ABSOLUTE
     if chord2 < wanted - margin:
-        return YES
-    return PERHAPS if chord2 <= wanted + margin else NO
+        return 1
+    return 1 << _PERHAPS if chord2 <= wanted + margin else 0
 
 
-@compiled
-def _inside(at: Any, floats: Any, place: Any) -> int:
+@borrowing
+def _inside(at: Any, floats: Any, point: Any) -> int:
+    lat, lon = point[0], point[1]
     north, west, south, east = floats[at], floats[at + 1], floats[at + 2], floats[at + 3]
-    if np.isnan(place.lat) or not south <= place.lat <= north:
-        return NO
-    is_east, is_west = place.lon >= west, place.lon <= east
+    if np.isnan(lat) or not south <= lat <= north:
+        return 0
+    is_east, is_west = lon >= west, lon <= east
     if west <= east:
-        return YES if is_east and is_west else NO
-    return YES if is_east or is_west else NO
+        return 1 if is_east and is_west else 0
+    return 1 if is_east or is_west else 0
 
 
-@compiled
-def _rarer(operation: Any, operand: Any, at: Any, words: Any, floats: Any, present: Any, rows: Any, place: Any) -> Any:
+@borrowing
+def _placed(operation: Any, at: Any, floats: Any, sides: Any, pair: Any) -> int:
+    """In a circle or a box: once for both rows where they have one point."""
+    found = 0
+    for side in range(2):
+        if sides >> side & 1:
+            point = pair.points[side]
+            worth = _within(at, floats, point) if operation == WITHIN else _inside(at, floats, point)
+            if pair.is_still:
+                return worth * BOTH
+            found |= worth << side
+    return found
+
+
+@borrowing
+def _rarer(operation: Any, operand: Any, at: Any, words: Any, present: Any, rows: Any, sides: Any, pair: Any) -> Any:
     """The worth of a literal of the less common sorts, and where the next one begins."""
     if operation == ANY_TERM:
-        found = NO
+        found = 0
         for each in range(at, at + operand):
             found |= present[words[each]]
         return found, at + operand
-    if operation == INSIDE:
-        return _inside(at, floats, place), at + 4
     if operation == BETWEEN_ROUGH:
-        return _between_rough(place.row, operand, words[at], words[at + 1], rows), at + 2
-    return _between(place.row, operand, words[at], words[at + 1], rows), at + 2
+        return _between_rough(sides, pair, operand, words[at], words[at + 1], rows), at + 2
+    return _both_between(sides, pair, operand, words[at], words[at + 1], rows), at + 2
 
 
-@compiled
-def worth_of(words: Any, floats: Any, at: Any, end: Any, present: Any, rows: Any, place: Any) -> int:
-    """NO at the first literal that is not met; PERHAPS when any is for the evaluator."""
-    worth = YES
+@borrowing
+def worth_of(words: Any, floats: Any, at: Any, end: Any, present: Any, rows: Any, sides: Any, pair: Any) -> int:
+    """The bits of those rows of `sides` that surely meet it, and shifted by two of those for the evaluator to decide.
+
+    Ends at the literal that none of them meets.
+    """
+    possible, sure = int(sides), int(sides)
     while at < end:
         word = words[at]
         operation, is_negated, operand = word & 0xFF, (word >> 8) & 1, word >> 16
@@ -111,15 +136,18 @@ def worth_of(words: Any, floats: Any, at: Any, end: Any, present: Any, rows: Any
             low, high = words[at] >> 32, (words[at] << 32) >> 32
             low = LONG_MIN if low == SMALL_MIN else low
             high = LONG_MAX if high == SMALL_MAX else high
-            found = _between(place.row, operand, low, high, rows)
+            found = _both_between(possible, pair, operand, low, high, rows)
             at += 1
-        elif operation == WITHIN:
-            found = _within(at, floats, place)
+        elif operation in (WITHIN, INSIDE):
+            found = _placed(operation, at, floats, possible, pair)
             at += 4
         else:
-            found, at = _rarer(operation, operand, at, words, floats, present, rows, place)
-        if found == PERHAPS:
-            worth = PERHAPS
-        elif found == is_negated:
-            return NO
-    return worth
+            found, at = _rarer(operation, operand, at, words, present, rows, possible, pair)
+        perhaps = found >> _PERHAPS
+        if is_negated:
+            found = ~(found | perhaps)
+        possible &= found | perhaps
+        if possible == 0:
+            return 0
+        sure &= found
+    return sure | (possible & ~sure) << _PERHAPS
