@@ -6,6 +6,7 @@ Numbers become visible in their order (outbox.py): who has read up to one and as
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, LiteralString
@@ -15,6 +16,7 @@ from psycopg.rows import class_row
 
 from alerts.notification import Notification
 from alerts.notification_json import restored
+from cdc.errors import DecodeError
 
 ROWS_MAX: Final = 1_000
 ITEM_ROWS_MAX: Final = 20
@@ -92,8 +94,11 @@ def of_item(conn: psycopg.Connection, subscription_id: int, hash_: bytes, most: 
 
 def notifications(conn: psycopg.Connection, owner: str, sequence: int = 0, most: int = ROWS_MAX) -> list[Notification]:
     """What was said in the owner's feed, by the numbers of the messages: a digest may tell of older news."""
-    rows = conn.execute(_SAID, [owner, sequence, min(most, ROWS_MAX)])
-    return [restored(text.encode()) for (text,) in rows]
+    said = list[Notification]()
+    for (text,) in conn.execute(_SAID, [owner, sequence, min(most, ROWS_MAX)]):
+        with suppress(DecodeError):  # a dead letter; those behind it are read
+            said.append(restored(text.encode()))
+    return said
 
 
 def last_sequence(conn: psycopg.Connection, owner: str) -> int:

@@ -69,10 +69,12 @@ def next_hour(after: datetime, zone: ZoneInfo) -> datetime:
 
 
 def next_day(after: datetime, hour: int, zone: ZoneInfo, weekday: int | None = None) -> datetime:
-    """The next time that the clock shows this hour, on that day of the week (1 is Monday) or on any."""
+    """The next time that the clock shows this hour, on that day of the week (1 is Monday) or on any. Of days that a
+    zone left out, one that a week waits for counts, as the instant at which they would have been."""
     day = after.astimezone(zone).date() - _DAY
     while True:
         at = at_local(day, time(hour), zone)
-        if at > after and weekday in (None, day.isoweekday()):
+        is_wanted = at.astimezone(zone).date() == day if weekday is None else weekday == day.isoweekday()
+        if at > after and is_wanted:
             return at
         day += _DAY

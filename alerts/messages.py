@@ -1,13 +1,14 @@
 """A draft ▶ the message's body: its rows as items, each with the searches that it matched and why. Pure.
 
 A row of a view is one item of a message, however often it changed and however many searches it matched: before is as
-it was before the first of its changes, after as it is after the last. The body is a notification as JSON.
+it was before the first of its changes, after as it is after the last. The body is a notification as JSON. What does not
+fit is counted.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from alerts.saved_search import SavedSearch
 
 _TELLING: Final = ("entered", "dropped", "rose", "changed", "left")
 """Of several events of an item the first of these names it; one that has left at last has left."""
+ITEMS_BYTES_MAX: Final = 750_000
+"""Of one message: what a webhook or a topic takes, with room for what is around them, and numbers written otherwise."""
 
 
 def body(
@@ -31,13 +34,14 @@ def body(
     items_max: int,
 ) -> bytes:
     items = _items(draft.rows)
+    shown = _fitting((_item(rows, searches) for rows in items), items_max)
     told = {
         "id": id_,
         "owner": owner,
         "sequence": sequence,
         "created_at": created_at,
-        "items": [_item(rows, searches) for rows in items[:items_max]],
-        "items_left_out": max(0, len(items) - items_max),
+        "items": shown,
+        "items_left_out": len(items) - len(shown),
         "unsubscribe_url": unsubscribe_url,
     }
     return msgspec.json.encode(told)
@@ -49,6 +53,19 @@ def _items(rows: Sequence[Pending]) -> list[list[Pending]]:
     for row in rows:
         found[row.item].append(row)
     return [sorted(item, key=lambda row: (row.version, row.sequence)) for item in found.values()]
+
+
+def _fitting(items: Iterable[dict[str, Any]], items_max: int) -> list[msgspec.Raw]:
+    """The first that fit; one that is too large by itself hides none behind it."""
+    found, room_bytes = list[msgspec.Raw](), ITEMS_BYTES_MAX
+    for item in items:
+        made = msgspec.json.encode(item)
+        if len(made) <= room_bytes:
+            found.append(msgspec.Raw(made))
+            room_bytes -= len(made)
+        if len(found) == items_max:
+            break
+    return found
 
 
 def _item(rows: Sequence[Pending], searches: Mapping[int, SavedSearch]) -> dict[str, Any]:

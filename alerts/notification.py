@@ -65,12 +65,19 @@ class Notification:
     items: tuple[Item, ...]
     unsubscribe_url: str = field(default="", repr=False)
     """Holds a token: whoever has it can end the subscription. A POST to it does so, a GET only asks."""
+    items_left_out: int = 0
+    """Matched, too, but only counted: a message has its limits."""
 
     def __post_init__(self) -> None:
         if not ID_PATTERN.fullmatch(self.id):
             raise ConfigurationError(
                 "not an id of a notification", detail="letters, digits, - and _ only, at most 100", hint="use a UUID"
             )
+
+    @property
+    def items_count(self) -> int:
+        """Of all that matched, in the message or not."""
+        return len(self.items) + self.items_left_out
 
     @property
     def labels(self) -> tuple[str, ...]:

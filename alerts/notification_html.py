@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from html import escape
 
 from alerts.notification import Item, Notification
-from alerts.notification_words import ITEMS_SHOWN_MAX, subject, told
+from alerts.notification_words import ITEMS_SHOWN_MAX, more, subject, told
 
 
 def as_html(notification: Notification) -> str:
@@ -24,9 +24,8 @@ def as_html(notification: Notification) -> str:
 def _parts(notification: Notification) -> Iterator[str]:
     for item in notification.items[:ITEMS_SHOWN_MAX]:
         yield from _item(item)
-    more = len(notification.items) - ITEMS_SHOWN_MAX
-    if more > 0:
-        yield f"<p>… and {more} more</p>"
+    if count := more(notification):
+        yield f"<p>… and {count} more</p>"
     if notification.unsubscribe_url.startswith(("https://", "http://")):
         yield f'<p><a href="{escape(notification.unsubscribe_url)}">Stop these messages</a></p>'
 

@@ -7,15 +7,17 @@ unsubscribes is not in it: payloads are logged by many hands.
 from __future__ import annotations
 
 from datetime import UTC
+from decimal import Decimal
 from typing import Final
 
 import msgspec
 
 from alerts.notification import Item, Notification
+from cdc.errors import DecodeError, HeadwaterError
 
 TYPE: Final = "search.matched"
 _encoder: Final = msgspec.json.Encoder(decimal_format="number")
-_decoder: Final = msgspec.json.Decoder(Notification)
+_decoder: Final = msgspec.json.Decoder(Notification, float_hook=Decimal)
 
 
 def payload(notification: Notification) -> bytes:
@@ -26,6 +28,7 @@ def payload(notification: Notification) -> bytes:
         "owner": notification.owner,
         "sequence": notification.sequence,
         "items": [_item(item) for item in notification.items],
+        "items_left_out": notification.items_left_out,
     }
     return _encoder.encode({"type": TYPE, "timestamp": at, "data": data})
 
@@ -47,4 +50,8 @@ def stored(notification: Notification) -> bytes:
 
 
 def restored(data: bytes) -> Notification:
-    return _decoder.decode(data)
+    """Numbers keep their digits. Raises DecodeError for what is no notification."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError, ArithmeticError, HeadwaterError) as error:
+        raise DecodeError("a stored message cannot be read", detail=f"{type(error).__name__}: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from alerts.notification import Item, Notification
-from alerts.notification_words import ITEMS_SHOWN_MAX, told
+from alerts.notification_words import ITEMS_SHOWN_MAX, more, told
 
 
 def as_text(notification: Notification) -> str:
@@ -16,9 +16,8 @@ def _lines(notification: Notification) -> Iterator[str]:
     for item in notification.items[:ITEMS_SHOWN_MAX]:
         yield from _item(item)
         yield ""
-    more = len(notification.items) - ITEMS_SHOWN_MAX
-    if more > 0:
-        yield f"… and {more} more"
+    if count := more(notification):
+        yield f"… and {count} more"
         yield ""
     if notification.unsubscribe_url:
         yield "-- "

@@ -25,6 +25,7 @@ _EVENTS: Final = {
     Event.DROPPED: "dropped",
     Event.ROSE: "rose",
 }
+_encoder: Final = msgspec.json.Encoder(enc_hook=str, decimal_format="number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,17 @@ class Told:
 
 def subject(notification: Notification) -> str:
     """One line, whatever the labels hold."""
-    count, labels = len(notification.items), notification.labels
+    count, labels = notification.items_count, notification.labels
     first = told(notification.items[0]) if notification.items else None
-    what = f"{first.title}: {first.event}" if first and count == 1 else f"{count} matches"
+    counted = "1 match" if count == 1 else f"{count} matches"
+    what = f"{first.title}: {first.event}" if first and count == 1 else counted
     whole = f"{labels[0]}: {what}" if len(labels) == 1 else what
     return shortened(" ".join(whole.split()), SUBJECT_CHARACTERS_MAX)
+
+
+def more(notification: Notification) -> int:
+    """Items that are counted instead of shown."""
+    return notification.items_count - min(len(notification.items), ITEMS_SHOWN_MAX)
 
 
 def told(item: Item) -> Told:
@@ -80,7 +87,7 @@ def _differs(column: str, before: Mapping[str, object], after: Mapping[str, obje
 def value_text(value: object) -> str:
     if value is None:
         return "–"
-    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    text = value if isinstance(value, str) else _encoder.encode(value).decode()
     return shortened(" ".join(text.split()), VALUE_CHARACTERS_MAX)
 
 

@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
-from alerts import quiet
 from alerts.clock import Clock, system_clock
 from alerts.grouping import first_due
 from alerts.moves import decoded, judged
@@ -131,14 +130,14 @@ def record(
     """Writes the matches of everything before `mark_offset` in the view's topic. Safe to repeat at any time.
 
     `topic_id` is the topic's incarnation: offsets of another one begin anew. Matches of searches that are paused,
-    expired, unsubscribed or gone are left out, as are those committed in a quiet stretch.
+    expired, unsubscribed or gone are left out.
     """
     with conn.transaction():
         [(known_topic, start)] = conn.execute(_MARK, [view, topic_id]).fetchall()
         if known_topic == topic_id and mark_offset <= start:
             return Recorded(0, is_replay=True)
         new = _since(matches, start if known_topic == topic_id else 0, mark_offset)
-        written = _write(conn, view, _audible(conn, view, new), clock()) if new else 0
+        written = _write(conn, view, new, clock()) if new else 0
         conn.execute(_MOVE, [topic_id, mark_offset, view])
         return Recorded(written)
 
@@ -152,18 +151,6 @@ def _since(matches: Iterable[Match], start: int, end: int) -> list[Match]:
     if any(match.version >= end for match in found):
         raise StateError("a match lies beyond the mark that it is recorded with", detail=f"the mark is {end}")
     return sorted(found, key=lambda match: match.version)
-
-
-def _audible(conn: psycopg.Connection, view: str, matches: Sequence[Match]) -> list[Match]:
-    times = [at for match in matches if (at := match.committed_at) is not None]
-    silent = quiet.stretches(conn, view, min(times), max(times)) if times else ()
-    if not silent:
-        return list(matches)
-    return [
-        match
-        for match in matches
-        if (at := match.committed_at) is None or not any(stretch.holds(at) for stretch in silent)
-    ]
 
 
 def _write(conn: psycopg.Connection, view: str, matches: Sequence[Match], now: datetime) -> int:

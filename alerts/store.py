@@ -39,10 +39,13 @@ _LIST: Final = f"select {_COLUMNS} from headwater.subscriptions where owner = %s
 _ALL: Final = f"select {_COLUMNS} from headwater.subscriptions order by owner, id limit %s"
 _BY_IDS: Final = f"select {_COLUMNS} from headwater.subscriptions where id = any(%s)"
 _COUNT: Final = "select count(*) from headwater.subscriptions where owner = %s"
+_FORGET_TOLD: Final = "delete from headwater.told_values where subscription_id = %s"
 _REMOVE: Final = "delete from headwater.subscriptions where id = %s and owner = %s"
 _SUPPRESSED: Final = "select reason from headwater.suppressions where channel = %s and target = %s"
 _ENDPOINT: Final = """
-    insert into headwater.endpoints (owner, channel, target, secrets) values (%s, %s, %s, %s) on conflict do nothing
+    insert into headwater.endpoints (owner, channel, target, secrets) values (%s, %s, %s, %s)
+    on conflict (owner, channel, target) do update set disabled_reason = null, failing_since = null
+    where endpoints.disabled_reason is not null
 """
 _SECRETS: Final = "select secrets from headwater.endpoints where owner = %s and channel = %s and target = %s"
 _ROTATE: Final = """
@@ -116,7 +119,8 @@ def update(
     limits: Limits = DEFAULT_LIMITS,
     estimate: Callable[[Wish], Estimate | None] = lambda _wish: None,
 ) -> SavedSearch:
-    """The search with another wish; what is waiting to be told of it waits by the new one.
+    """The search with another wish; what is waiting to be told of it waits by the new one. What was told of one column
+    says nothing of another, and is forgotten.
 
     One that was unsubscribed is paused, and comes back when its owner ends the pause.
     """
@@ -128,7 +132,9 @@ def update(
             _require_narrow(estimate(wish), limits)
         if (wish.channel, wish.target) != (old.wish.channel, old.wish.target):
             _require_willing(conn, wish)
-            _keep_endpoint(conn, owner, wish)
+        _keep_endpoint(conn, owner, wish)
+        if wish.watched_column != old.wish.watched_column:
+            conn.execute(_FORGET_TOLD, [id_])
         pairs = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in FIELDS)
         statement = sql.SQL(
             "update headwater.subscriptions set {}, updated_at = now(),"
@@ -199,6 +205,7 @@ _WHY: Final = {
 
 
 def _keep_endpoint(conn: psycopg.Connection, owner: str, wish: Wish) -> None:
+    """One that was switched off is switched on: its owner has saved it again."""
     if wish.channel == "webhook":
         conn.execute(_ENDPOINT, [owner, wish.channel, wish.target, [new_secret()]])
 

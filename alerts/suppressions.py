@@ -14,6 +14,10 @@ _SUPPRESS: Final = """
     insert into headwater.suppressions (channel, target, reason, detail) values (%s, %s, %s, %s)
     on conflict (channel, target) do nothing
 """
+_WITHDRAW: Final = """
+    update headwater.deliveries set state = 'suppressed', last_error = 'withdrawn: its target wants nothing any more'
+    where channel = %s and target = %s and state = 'pending'
+"""
 _LISTED: Final = """
     select channel, target, reason, detail, created_at from headwater.suppressions
     where %(target)s = '' or target = %(target)s order by created_at desc, target limit %(most)s
@@ -37,8 +41,10 @@ class Suppression:
 
 
 def suppress(conn: psycopg.Connection, channel: str, target: str, reason: str, detail: str = "") -> None:
-    """The first reason stays."""
-    conn.execute(_SUPPRESS, [channel, target, reason, detail])
+    """The first reason stays. What waits to be sent there is withdrawn, whoever it is for."""
+    with conn.transaction():
+        conn.execute(_SUPPRESS, [channel, target, reason, detail])
+        conn.execute(_WITHDRAW, [channel, target])
 
 
 def listed(conn: psycopg.Connection, target: str = "", most: int = ROWS_MAX) -> list[Suppression]:

@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 import msgspec
 import psycopg
 
-from alerts import quiet
 from alerts.book import Book
 from alerts.matcher.naive import Naive
 from alerts.outbox import Match
@@ -129,16 +128,14 @@ class Sweep:
         return Stretch([each for each in changes if each.version >= since.next_offset], since, epochs[1:])
 
     def _expected(self, conn: psycopg.Connection, matches: list[Match]) -> Iterator[Told]:
-        """Those that must be in the outbox: of searches that are what they were then, outside of quiet stretches."""
+        """Those that must be in the outbox: of searches that are what they were then."""
         searches = by_ids(conn, sorted({match.subscription_id for match in matches}))
-        times = [at for match in matches if (at := match.committed_at) is not None]
-        silent = quiet.stretches(conn, self.shape.view, min(times), max(times)) if times else ()
         now = datetime.now(UTC)
         for match in matches:
             search, at = searches.get(match.subscription_id), match.committed_at
             if not _is_as_it_was(search, at) or search is None or at is None or search.silence(now) is not None:
                 continue
-            if match.event in LOOKED_AT and not any(each.holds(at) for each in silent):
+            if match.event in LOOKED_AT:
                 yield _told(match)
 
     def _recorded(self, conn: psycopg.Connection, stretch: Stretch) -> dict[Told, datetime | None]:

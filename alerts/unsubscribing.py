@@ -3,6 +3,9 @@
 A token ends the searches that its message named, or the one search that it belongs to. Whoever has it may do so: it
 came with the message. Ending what has ended changes nothing. The owner sees the search as unsubscribed and may go on
 with it; a suppressed target is closed to everybody until it is lifted. What waits to be sent is withdrawn with it.
+
+A message closes the target that it went to, wherever its searches tell by now: who has it was reached there. The token
+of a search was sent to nobody, and closes nothing.
 """
 
 from __future__ import annotations
@@ -16,15 +19,17 @@ from alerts.owners import lock_owner, withdraw
 from alerts.refusals import NoSuchSearch
 from alerts.suppressions import suppress
 
+CLOSABLE: Final = ("email", "webhook")
+"""Channels whose targets are somebody's; feed and topic have none."""
+
 _MEANT: Final = """
-    select s.id, s.owner, s.label, s.view, s.channel, s.target, s.unsubscribed_at is not null
-    from headwater.subscriptions s
-    where s.unsubscribe_token = %(token)s
-        or s.id = any (
-            select unnest(n.subscription_ids) from headwater.notifications n where n.unsubscribe_token = %(token)s)
+    select s.id, s.owner, s.label, s.view, coalesce(n.channel, ''), coalesce(n.target, ''),
+        s.unsubscribed_at is not null
+    from headwater.subscriptions s left join headwater.notifications n on n.unsubscribe_token = %(token)s
+    where s.unsubscribe_token = %(token)s or s.id = any(n.subscription_ids)
     order by s.id
 """
-_KNOWN: Final = "select true from headwater.notifications where unsubscribe_token = %s"
+_SENT_TO: Final = "select channel, target from headwater.notifications where unsubscribe_token = %s"
 _END: Final = """
     update headwater.subscriptions set paused = true, unsubscribed_at = now(), updated_at = now()
     where id = any(%s) and unsubscribed_at is null
@@ -40,6 +45,7 @@ class Meant:
     label: str
     view: str
     channel: str
+    """Where the token's message went, with `target`; empty for the token of a search."""
     target: str
     is_ended: bool
 
@@ -51,22 +57,23 @@ class Meant:
 def meant(conn: psycopg.Connection, token: str) -> list[Meant]:
     """What a token would end; changes nothing. None of them is left when the owner removed them all."""
     found = [Meant(*row) for row in conn.execute(_MEANT, {"token": token})]
-    if not found and conn.execute(_KNOWN, [token]).fetchone() is None:
+    if not found and conn.execute(_SENT_TO, [token]).fetchone() is None:
         raise NoSuchSearch("this link is not one of ours", hint="open the link of a newer message")
     return found
 
 
 def unsubscribe(conn: psycopg.Connection, token: str, *, everything: bool = False) -> list[Meant]:
-    """Ends what the token is about; with `everything` nothing is sent to its target any more, whoever asks for it."""
+    """Ends what the token is about; with `everything` nothing is sent to where its message went any more, whoever asks
+    for it."""
     with conn.transaction():
         owners = sorted({search.owner for search in meant(conn, token)})
         for owner in owners:
             lock_owner(conn, owner)
         found = meant(conn, token)
         conn.execute(_END, [[search.id for search in found]])
-        for search in found if everything else ():
-            if search.channel != "feed":
-                suppress(conn, search.channel, search.target, "unsubscribed")
+        for channel, target in conn.execute(_SENT_TO, [token]).fetchall() if everything else ():
+            if channel in CLOSABLE:
+                suppress(conn, channel, target, "unsubscribed")
         for owner in owners:
             withdraw(conn, owner)
         return found

@@ -18,8 +18,10 @@ from typing import Final
 
 from alerts.channels.public_addresses import Address, AddressPolicy, literal
 
-RESOLVERS_MAX: Final = 32
-"""Threads that wait for name servers, apart from all others: only as many names that hang delay other names."""
+RESOLVERS_MAX: Final = 400
+"""Threads that wait for name servers: for names whose last lookup was answered, and as many for all others. As many as
+attempts run at once (DeliveryLimits), but a lookup that hangs outlives its attempt: so those are apart."""
+NAMES_KNOWN_MAX: Final = 50_000
 ADDRESSES_TRIED_MAX: Final = 3
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
@@ -31,18 +33,29 @@ class AddressRefused(Exception):
 
 
 class SystemResolver:
-    """Asks the system, on threads of its own."""
+    """Asks the system, on threads of its own: names that hang delay none whose last lookup was answered."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(RESOLVERS_MAX, thread_name_prefix="resolve")
+        self._known = dict[str, None]()
+        """Names whose last lookup was answered, the longest known first."""
+        self._for_known = ThreadPoolExecutor(RESOLVERS_MAX, thread_name_prefix="resolve")
+        self._for_others = ThreadPoolExecutor(RESOLVERS_MAX, thread_name_prefix="resolve-other")
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _look_up, host, port)
+        threads = self._for_known if host in self._known else self._for_others
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(threads, _look_up, host, port)
+        except BaseException:  # given up, too
+            self._known.pop(host, None)
+            raise
+        self._known[host] = None
+        if len(self._known) > NAMES_KNOWN_MAX:
+            del self._known[next(iter(self._known))]
         return tuple(dict.fromkeys(ip_address(name.partition("%")[0]) for name in found))
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._for_known, self._for_others):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _look_up(host: str, port: int) -> list[str]:

@@ -37,9 +37,12 @@ class MemoryStore:
     """Everything that was settled, in order."""
 
     def add(self, delivery: Delivery, due_at: datetime) -> None:
-        """Idempotent: a delivery that is known stays as it is."""
-        if delivery.id not in self.kept:
-            self.kept[delivery.id] = self.open[delivery.id] = Kept(delivery, due_at)
+        """Idempotent: a delivery that is known stays as it is. A dead letter for an endpoint that is switched off."""
+        if delivery.id in self.kept:
+            return
+        kept = self.kept[delivery.id] = self.open[delivery.id] = Kept(delivery, due_at)
+        if delivery.target.id in self.disabled:
+            self._end(kept, Dead(self.disabled[delivery.target.id]), due_at)
 
     async def claim(self, claim: Claim) -> Sequence[Delivery]:
         found: list[Delivery] = []

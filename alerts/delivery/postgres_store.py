@@ -1,7 +1,8 @@
 """The store of deliveries in the source database, schema headwater: the real one; memory.py is its twin.
 
 Claims skip what another engine has locked, so several engines never make one attempt twice at once. What is settled
-stays settled: a verdict that comes after its lease ran out finds the delivery in another state, and changes nothing.
+stays settled: a verdict that comes after its lease ran out finds the delivery in another state, and changes nothing. A
+message that cannot be read becomes a dead letter when it is claimed, and stops nobody else's.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from psycopg import AsyncConnection
 from alerts.channels.channel import Target
 from alerts.delivery.store import Claim, Delivery
 from alerts.delivery.turns import AGAIN, CLAIM, HOLD, RELEASE, TURNS
-from alerts.delivery.verdict import Again, Disabled, Sent, Verdict
+from alerts.delivery.verdict import REASON_CHARACTERS_MAX, Again, Dead, Disabled, Sent, Verdict
 from alerts.notification_json import restored
 from cdc.addresses import PostgresAddress
-from cdc.errors import SourceError
+from cdc.errors import DecodeError, SourceError
 
 _SENT: Final = """
     update headwater.deliveries d set state = 'delivered', attempts = attempts + 1, claimed_until = null,
@@ -55,6 +56,14 @@ _DISABLE: Final = """
     update headwater.deliveries d set state = 'dead', attempts = attempts + (id = %(id)s)::integer,
         settled_at = %(now)s, claimed_until = null, last_error = %(reason)s
     from off where (d.owner, d.channel, d.target) = (off.owner, off.channel, off.target) and d.state = 'pending'
+"""
+# What was made due while the endpoint's lock was waited for: only a statement after that one sees it.
+_DISPOSE: Final = """
+    update headwater.deliveries d set state = 'dead', settled_at = %(now)s, claimed_until = null,
+        last_error = %(reason)s
+    from headwater.endpoints e join headwater.deliveries tried using (owner, channel, target)
+    where tried.id = %(id)s and e.disabled_reason is not null
+        and (d.owner, d.channel, d.target) = (e.owner, e.channel, e.target) and d.state = 'pending'
 """
 DEADLOCKS_MAX: Final = 3
 """Of one statement in a row; each is whole by itself, and made again."""
@@ -94,7 +103,14 @@ class PostgresStore:
             except psycopg.OperationalError as error:
                 self._claims = None
                 raise _lost(error) from error
-        return [_delivery(row) for row in rows]
+        return [found for row in rows if (found := await self._readable(row, claim.now))]
+
+    async def _readable(self, row: tuple[Any, ...], now: datetime) -> Delivery | None:
+        try:
+            return _delivery(row)
+        except DecodeError as error:
+            await self.settle(str(row[0]), Dead(error.summary[:REASON_CHARACTERS_MAX]), now)
+            return None
 
     async def settle(self, delivery: str, verdict: Verdict, now: datetime) -> None:
         if isinstance(verdict, Sent):
@@ -103,7 +119,9 @@ class PostgresStore:
             given = {"id": int(delivery), "at": verdict.at, "reason": verdict.reason, "now": now}
             await self._asked(AGAIN, given)
         elif isinstance(verdict, Disabled):
-            await self._asked(_DISABLE, {"id": int(delivery), "now": now, "reason": verdict.reason})
+            given = {"id": int(delivery), "now": now, "reason": verdict.reason}
+            await self._asked(_DISABLE, given)
+            await self._asked(_DISPOSE, given)
         else:
             await self._asked(_DEAD, {"id": int(delivery), "now": now, "reason": verdict.reason})
 

@@ -112,15 +112,20 @@ HOLD: Final = """
         due_at = case when endpoints.due_at is not null then greatest(endpoints.due_at, excluded.held_until) end
 """
 DUE: Final = """
-    with made as (
-        insert into headwater.deliveries (notification_id, owner, channel, target, next_attempt_at, created_at)
-        values (%(notification)s, %(owner)s, %(channel)s, %(target)s, %(at)s, %(at)s) returning id
-    ), turn as (
+    with turn as (
         insert into headwater.endpoints (owner, channel, target, due_at)
         values (%(owner)s, %(channel)s, %(target)s, %(at)s)
         on conflict (owner, channel, target) do update
             set due_at = least(endpoints.due_at, greatest(excluded.due_at, endpoints.held_until))
+        returning disabled_reason
+    ), made as (
+        insert into headwater.deliveries (notification_id, owner, channel, target, next_attempt_at, created_at, state,
+            last_error, settled_at)
+        select %(notification)s, %(owner)s, %(channel)s, %(target)s, %(at)s, %(at)s,
+            case when disabled_reason is null then 'pending' else 'dead' end, coalesce(disabled_reason, ''),
+            case when disabled_reason is not null then %(at)s end
+        from turn returning id
     )
     select id from made
 """
-"""A new delivery, and its endpoint's turn."""
+"""A new delivery, and its endpoint's turn; a dead letter for one that is switched off."""

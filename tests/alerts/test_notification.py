@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from html.parser import HTMLParser
 
@@ -15,14 +16,14 @@ from alerts.notification_html import as_html
 from alerts.notification_json import payload, restored, stored
 from alerts.notification_text import as_text
 from alerts.notification_words import COLUMNS_SHOWN_MAX, ITEMS_SHOWN_MAX, SUBJECT_CHARACTERS_MAX, subject, told
-from cdc.errors import ConfigurationError
+from cdc.errors import ConfigurationError, DecodeError
 from tests.alerts.samples import BEGAN_AT, item, notification
 
 values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.decimals(allow_nan=False, allow_infinity=False)
     | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
@@ -57,6 +58,23 @@ def test_the_payload_is_the_same_every_time(made: Notification) -> None:
 def test_exact_numbers_stay_exact() -> None:
     exact = Item("v", {"id": 1}, Event.ENTERED, {"price": Decimal("0.10")})
     assert b'"price":0.10' in payload(notification("m", 1, exact))
+
+
+@pytest.mark.parametrize("number", ["12345678901234567.89", "0.10", "1E+400", "-7.5"])
+def test_a_stored_number_is_told_digit_by_digit(number: str) -> None:
+    row = {"price": Decimal(number), "parts": [Decimal(number)]}
+    found = restored(stored(notification("m", 1, Item("v", {"id": 1}, Event.DROPPED, row, {"price": 2}))))
+    assert f'"after":{{"price":{number},"parts":[{number}]}}'.encode() in payload(found)
+    assert f"price: 2 → {number}\n  parts: – → [{number}]\n" in as_text(found)
+    assert f"<td>2 → {number}</td></tr><tr><td>parts</td><td>– → [{number}]</td>" in as_html(found)
+
+
+@pytest.mark.parametrize(
+    "body", ["", "[]", '{"id": "a b"}', stored(notification()).decode().replace("450000", "1e" + "9" * 30)]
+)
+def test_what_is_no_notification_is_said_so(body: str) -> None:
+    with pytest.raises(DecodeError, match="cannot be read"):
+        restored(body.encode())
 
 
 class _Tags(HTMLParser):
@@ -105,6 +123,22 @@ def test_many_items() -> None:
     assert "… and 7 more" in as_text(many)
     assert "… and 7 more" in as_html(many)
     assert subject(many) == "Under half a million: 57 matches"
+
+
+@pytest.mark.parametrize("items", [2, ITEMS_SHOWN_MAX + 7])
+def test_items_that_were_left_out_are_told(items: int) -> None:
+    cut = replace(notification("m", 1, *(item(number) for number in range(items))), items_left_out=480)
+    found = restored(stored(cut))
+    more = f"… and {items + 480 - min(items, ITEMS_SHOWN_MAX)} more"
+    assert (more in as_text(found), more in as_html(found)) == (True, True)
+    assert subject(found) == f"Under half a million: {items + 480} matches"
+    assert json.loads(payload(found))["data"]["items_left_out"] == 480
+
+
+def test_a_message_of_nothing_but_a_count() -> None:
+    cut = replace(notification(), items=(), items_left_out=1)
+    assert subject(cut) == "1 match"
+    assert as_text(cut).startswith("… and 1 more\n")
 
 
 def test_what_changed_comes_first_with_both_values() -> None:

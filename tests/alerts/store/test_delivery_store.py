@@ -37,6 +37,7 @@ from tests.alerts.test_delivery import Scripted
 pytestmark = pytest.mark.stack
 LATER = BEGAN_AT + timedelta(seconds=300)
 CHANNEL = "scripted"
+WAITS = "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
 Store = DeliveryStore
@@ -289,10 +290,12 @@ class TestVerdicts:
             assert {id_: reason for id_, reason, _ in place.dead()} == {first: "410", second: "410"}
             assert await claimed(store, 1) == [bobs], "its URL is bob's own affair"
             assert (place.attempts(first), place.attempts(second)) == (1, 0)
-            third = place.add("ada", "here")
+            third = place.add("ada", "here", 2)
+            assert (third, "410", BEGAN_AT + timedelta(seconds=2)) in place.dead(), "it waits for nothing"
             assert await claimed(store, 2) == []
             assert place.replay(second, BEGAN_AT)
-            assert sorted(await claimed(store, 2)) == sorted([second, third]), "a replay switches it on"
+            fourth = place.add("ada", "here", 2)
+            assert sorted(await claimed(store, 2)) == sorted([second, fourth]), "a replay switches it on"
 
         on(place, do)
 
@@ -359,6 +362,42 @@ def test_a_message_expires_with_the_last_of_its_searches(connect: Connect, alert
     async def do(store: Store) -> None:
         found = await store.claim(Claim(BEGAN_AT, LATER, 10, 10))
         assert [each.expires_at for each in found] == [LATER + timedelta(days=1), LATER, None]
+
+    on(place, do)
+
+
+def test_a_message_that_cannot_be_read_is_a_dead_letter_and_stops_nobody(
+    connect: Connect, alerts_address: PostgresAddress
+) -> None:
+    place = InPostgres(alerts_address, connect())
+    bad, bobs = place.add("ada", due_s=-1), place.add("bob")
+    place.conn.execute("update headwater.notifications set body = '{}' where owner = 'ada'")
+
+    async def do(store: Store) -> None:
+        assert await claimed(store) == [bobs]
+        [(dead, reason, _)] = place.dead()
+        assert (dead, reason.startswith("a stored message cannot be read: ")) == (bad, True)
+        assert await claimed(store, 10_000) == [bobs]
+
+    on(place, do)
+
+
+def test_what_comes_due_while_an_endpoint_is_switched_off_is_dead_too(
+    connect: Connect, alerts_address: PostgresAddress
+) -> None:
+    place, other = InPostgres(alerts_address, connect()), connect()
+    first = place.add("ada")
+
+    async def do(store: Store) -> None:
+        await claimed(store)
+        with place.conn.transaction():
+            place.add("ada")
+            settling = asyncio.create_task(store.settle(first, Disabled("410"), BEGAN_AT))
+            async with asyncio.timeout(10):
+                while not other.execute(WAITS).fetchall():
+                    await asyncio.sleep(0.01)
+        await settling
+        assert [reason for _, reason, _ in place.dead()] == ["410", "410"]
 
     on(place, do)
 

@@ -12,9 +12,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alerts.channels.webhook import WebhookLimits
 from alerts.grouping import Decision, Knowledge, Pending, Target, decide, first_due, target_of
 from alerts.local_times import after_quiet, local_day
-from alerts.messages import body, event_of
+from alerts.messages import ITEMS_BYTES_MAX, body, event_of
+from alerts.notification_json import payload, restored
 from alerts.saved_search import SavedSearch
 from tests.alerts.store.wishes import wish
 
@@ -219,6 +221,16 @@ def test_a_clean_up_is_one_message_that_counts_the_rest() -> None:
     [draft] = decide(rows, known(search(1, **ADA)), NOW).drafts
     told = _body(draft, [search(1)], items_max=20)
     assert (len(told["items"]), told["items_left_out"], told["sequence"]) == (20, 480, 7)
+
+
+def test_a_message_of_large_rows_is_one_that_webhooks_take() -> None:
+    sizes = [20_000] * 40 + [2 * ITEMS_BYTES_MAX] + [10] * 3
+    rows = [pending(n, key=f'{{"id":{n}}}', after=json.dumps({"text": "x" * size})) for n, size in enumerate(sizes)]
+    [draft] = decide(rows, known(search(1, **ADA)), NOW).drafts
+    told = restored(body("id", "ada", 7, draft, {1: search(1)}, NOW, "", 100))
+    assert len(payload(told)) < WebhookLimits().payload_bytes_max
+    assert [item.key["id"] for item in told.items] == [*range(len(told.items) - 3), 41, 42, 43]
+    assert (len(told.items) > 30, told.items_count) == (True, 44)
 
 
 def test_numbers_keep_their_digits_in_a_message() -> None:

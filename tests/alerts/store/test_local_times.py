@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alerts.local_times import after_quiet, at_local, local_day, next_day, next_hour
@@ -93,6 +93,7 @@ def test_a_full_hour_is_never_more_than_an_hour_away(at: datetime, zone: ZoneInf
         assert shown(found, zone).minute == 0
 
 
+@example(datetime(2011, 12, 30, 9, 59, tzinfo=UTC), 1, ZoneInfo("Pacific/Apia"))
 @given(instants, st.integers(0, 23), zones)
 def test_a_day_has_one_digest(at: datetime, hour: int, zone: ZoneInfo) -> None:
     """From one to the next is never more than a day and what clocks were changed by."""

@@ -18,6 +18,7 @@ from alerts.outbox import record
 from alerts.refusals import NoSuchSearch
 from alerts.saved_search import SavedSearch
 from alerts.suppressions import lift, suppress
+from alerts.suppressions import listed as suppressed
 from alerts.unsubscribing import meant, unsubscribe
 from tests.alerts.store.conftest import Connect
 from tests.alerts.store.wishes import match, wish
@@ -197,6 +198,22 @@ def test_what_is_cut_off_leaves_nothing(
     assert desk.notify() == Round(2, 2, 2)
 
 
+def test_an_endpoint_that_is_switched_off_gets_dead_letters_until_its_owner_saves_it_again(
+    desk: Desk, clock: Clock
+) -> None:
+    search = desk.save(channel="webhook", target="https://hooks.example/")
+    desk.conn.execute("update headwater.endpoints set disabled_reason = '410 Gone', failing_since = now()")
+    desk.hit(search)
+    assert desk.notify().notifications == 1
+    assert desk.all("state, last_error, settled_at", "deliveries") == [("dead", "410 Gone", NOW)]
+    desk.change(search, label="another name")
+    clock.now += timedelta(minutes=2)
+    desk.hit(search, key=2)
+    desk.notify()
+    assert desk.all("state, last_error", "deliveries") == [("dead", "410 Gone"), ("pending", "")]
+    assert desk.conn.execute("select failing_since from headwater.endpoints").fetchall() == [(None,)]
+
+
 # Unsubscribing
 
 
@@ -249,15 +266,52 @@ def test_what_was_not_sent_yet_is_withdrawn(desk: Desk, how: str) -> None:
     assert found == [("ada@example.com", "suppressed"), ("bob@example.com", "pending")]
 
 
-def test_a_target_can_be_closed_for_all_and_opened_again(desk: Desk) -> None:
+def test_a_target_can_be_closed_for_all_and_opened_again(desk: Desk, clock: Clock) -> None:
     mine, theirs = desk.save(), desk.save("bob")
-    unsubscribe(desk.conn, mine.unsubscribe_token, everything=True)
-    desk.hit(theirs)
+    desk.hit(mine, theirs)
+    desk.notify()
+    [[token]] = desk.conn.execute(
+        "select unsubscribe_token from headwater.notifications where owner = 'ada'"
+    ).fetchall()
+    unsubscribe(desk.conn, token, everything=True)
+    assert desk.all("state", "deliveries") == [("suppressed",), ("suppressed",)], "whoever they are for"
+    clock.now += timedelta(minutes=2)
+    desk.hit(theirs, key=3)
     assert desk.notify().dropped == 1
     assert lift(desk.conn, "email", "ada@example.com")
     assert not lift(desk.conn, "email", "ada@example.com")
     desk.hit(theirs, key=2)
     assert desk.notify().notifications == 1
+
+
+@pytest.mark.parametrize("moved", [{"target": "bob@example.com"}, {"channel": "kafka", "target": ""}, None])
+def test_a_message_closes_where_it_went_and_nothing_else(desk: Desk, moved: dict[str, str] | None) -> None:
+    mine, theirs = desk.save(), desk.save("bob", target="bob@example.com")
+    desk.hit(mine, theirs)
+    desk.notify()
+    [[token]] = desk.conn.execute(
+        "select unsubscribe_token from headwater.notifications where owner = 'ada'"
+    ).fetchall()
+    if moved is None:
+        store.remove(desk.conn, "ada", mine.id)
+    else:
+        desk.change(mine, **moved)
+    assert {(each.channel, each.target) for each in meant(desk.conn, token)} <= {("email", "ada@example.com")}
+    unsubscribe(desk.conn, token, everything=True)
+    assert [(each.channel, each.target) for each in suppressed(desk.conn)] == [("email", "ada@example.com")]
+    states = sorted(desk.all("target, state", "deliveries"))
+    assert states == [("ada@example.com", "suppressed"), ("bob@example.com", "pending")]
+
+
+@pytest.mark.parametrize("channel", ["feed", "kafka"])
+def test_a_place_that_is_everybodys_cannot_be_closed(desk: Desk, channel: str) -> None:
+    search = desk.save(channel=channel, target="")
+    desk.hit(search)
+    desk.notify()
+    [[token]] = desk.all("unsubscribe_token", "notifications")
+    for each in (token, search.unsubscribe_token):
+        unsubscribe(desk.conn, each, everything=True)
+    assert suppressed(desk.conn) == []
 
 
 def test_a_feed_is_read_by_the_numbers_of_its_messages(desk: Desk, clock: Clock) -> None:
@@ -274,3 +328,13 @@ def test_a_feed_is_read_by_the_numbers_of_its_messages(desk: Desk, clock: Clock)
     assert [item.key for item in (*first.items, *second.items)] == [{"id": 2}, {"id": 1}]
     assert inbox.notifications(desk.conn, "ada", first.sequence) == [second]
     assert inbox.notifications(desk.conn, "bob") == []
+
+
+def test_a_message_that_cannot_be_read_does_not_end_a_feed(desk: Desk, clock: Clock) -> None:
+    search = desk.save(channel="feed", target="")
+    for key in (1, 2):
+        desk.hit(search, key=key)
+        desk.notify()
+        clock.now += timedelta(minutes=2)
+    desk.conn.execute("update headwater.notifications set body = '{}' where sequence = 1")
+    assert [each.sequence for each in inbox.notifications(desk.conn, "ada")] == [2]

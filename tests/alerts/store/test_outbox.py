@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alerts import inbox, outbox, quiet, store
+from alerts import inbox, outbox, store
 from alerts.outbox import Recorded, record
 from cdc.errors import StateError
 from tests.alerts.store.conftest import Connect, empty
@@ -154,28 +154,6 @@ def test_steps_of_one_item_in_one_batch_are_taken_in_order(conn: psycopg.Connect
         ("entered", "is new"),
         ("dropped", "price dropped from 100 to 94"),
     ]
-
-
-def test_a_quiet_stretch_is_silent_whenever_it_is_matched(conn: psycopg.Connection) -> None:
-    one = saved(conn)
-
-    def committed(after_ms: int) -> int:
-        [[at]] = conn.execute("select extract(epoch from clock_timestamp()) * 1000000").fetchall()
-        return int(at) + after_ms * 1000
-
-    before = committed(0)
-    quiet.begin(conn, "listing", "bulk load")
-    inside = committed(0)
-    assert record(conn, "listing", 1, [match(one, 1, at_us=inside)]) == Recorded(0)
-    quiet.end(conn, "listing")
-    after = committed(1)
-    late = [match(one, n, version=n, at_us=at) for n, at in enumerate([0, before, inside, after])]
-    record(conn, "listing", 4, late[1:])
-    assert [each[5] for each in rows(conn)] == [1, 3]
-    quiet.begin(conn)
-    record(conn, "listing", 9, [match(one, 8, version=8, at_us=committed(1000))])
-    assert len(rows(conn)) == 2
-    assert [stretch.view for stretch in quiet.listed(conn)] == [None, "listing"]
 
 
 def run_at_once(works: Sequence[Any]) -> None:

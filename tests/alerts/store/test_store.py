@@ -18,7 +18,7 @@ from alerts.store import Limits
 from alerts.unsubscribing import suppress
 from cdc.errors import ConfigurationError
 from tests.alerts.store.conftest import Connect
-from tests.alerts.store.wishes import match, wish
+from tests.alerts.store.wishes import match, row, wish
 
 pytestmark = pytest.mark.stack
 
@@ -166,6 +166,27 @@ def test_what_waits_waits_by_the_new_wish(conn: psycopg.Connection) -> None:
     assert conn.execute(due).fetchone() == (now,)
     store.update(conn, "ada", made.id, changed(frequency="daily", time_zone="Asia/Tokyo"))
     assert conn.execute(due).fetchone() == (datetime(2026, 6, 1, 23, tzinfo=UTC),)
+
+
+def test_what_was_told_of_one_column_does_not_count_for_another(conn: psycopg.Connection) -> None:
+    moves = {"events": ["dropped"], "watched_column": "price"}
+    made, other = store.create(conn, "ada", wish(**moves)), store.create(conn, "ada", wish(**moves))
+
+    def dropped(version: int, bedrooms: tuple[int, int], price: tuple[int, int]) -> int:
+        before, after = (row(1, price[n], bedrooms=bedrooms[n]) for n in (0, 1))
+        matches = [
+            match(each.id, event="dropped", version=version, before=before, after=after) for each in (made, other)
+        ]
+        return outbox.record(conn, "listing", version + 1, matches).rows
+
+    assert dropped(0, bedrooms=(5, 5), price=(100, 90)) == 2
+    store.update(conn, "ada", made.id, changed(label="another"))
+    assert dropped(1, bedrooms=(5, 5), price=(90, 90)) == 0
+    store.update(conn, "ada", made.id, changed(watched_column="bedrooms"))
+    assert dropped(2, bedrooms=(5, 5), price=(90, 90)) == 0, "5 bedrooms are no drop from a price of 90"
+    assert dropped(3, bedrooms=(5, 4), price=(90, 90)) == 1
+    [[reason]] = conn.execute("select reason from headwater.outbox order by id desc limit 1").fetchall()
+    assert reason == "bedrooms dropped from 5 to 4"
 
 
 def test_states() -> None:
