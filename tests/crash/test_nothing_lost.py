@@ -81,15 +81,14 @@ def captured(fragile: Stack, unique: str) -> Iterator[Capture]:
             connection.execute(TABLES)
         capture = replace(deployment.capture(), postgres=address)
         yield capture
-        eventually(lambda: removed(capture), CAUGHT_UP_S)
+        eventually(lambda: remove(capture, fragile), CAUGHT_UP_S)
 
 
-def removed(capture: Capture) -> bool:
+def remove(capture: Capture, stack: Stack) -> None:
     try:
         capture.remove()
-    except (HeadwaterError, psycopg.Error):
-        return False
-    return True
+    except (HeadwaterError, psycopg.Error) as error:
+        raise AssertionError(f"{error}\nruns: {stack.running()}\n{stack.child('connect').log_tail(40)}") from error
 
 
 def blow(stack: Stack, victim: str, manner: str) -> None:

@@ -20,6 +20,10 @@ PORTS = {
     "postgres": 20_001, "kafka": 20_002, "kafka_controller": 20_003, "elasticsearch": 20_004,
     "elasticsearch_transport": 20_005, "redis": 20_006, "connect": 20_007,
 }  # fmt: skip
+SET_UP = (
+    "postgres/data/PG_VERSION", "kafka/data/meta.properties", "kafka/data/.kafka_cleanshutdown",
+    "elasticsearch/config/password.stored",
+)  # fmt: skip
 SECRETS = {name: f"s3cret/of {name}?" for name in NAMES}
 
 
@@ -33,9 +37,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     shipped = installed["elasticsearch"] / "config"
     shipped.mkdir(parents=True)
     (shipped / "jvm.options").write_text("## comment\n-XX:+UseG1GC\n-Xlog:gc*:file=logs/gc.log\n-Dkept=1\n")
-    for done in ("postgres/data/PG_VERSION", "kafka/data/meta.properties", "elasticsearch/config/password.stored"):
+    for done in SET_UP:
         file = tmp_path / "data" / done
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     state = StackState(ports=dict(PORTS), secrets=dict(SECRETS))
     java = Java(Path("/jre/bin/java"), Path("/jre"), 17)
@@ -99,6 +103,18 @@ def test_kafka_makes_no_topic_by_accident(site: Site) -> None:
     assert "-Xmx300m" in command.argv
     assert command.argv[0] == "/jre/bin/java"
     assert kafka.address(site).bootstrap == "127.0.0.1:20002"
+
+
+def test_only_a_kafka_that_was_killed_has_its_controller_started_alone(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fenced: list[Site] = []
+    monkeypatch.setattr(kafka, "_fence", fenced.append)
+    prepared(named("kafka"), site)
+    assert fenced == []
+    (site.folder("kafka") / "data" / ".kafka_cleanshutdown").unlink()
+    named("kafka").prepare(site)
+    assert fenced == [site]
 
 
 def test_a_port_that_was_picked_anew_reaches_the_configuration(site: Site) -> None:

@@ -1,8 +1,16 @@
-"""The embedded Kafka: one KRaft node, no topic comes into being by accident."""
+"""The embedded Kafka: one KRaft node, no topic comes into being by accident.
+
+It is broker and controller in one. After kill -9 its controller still takes the dead broker for the leader of every
+partition, until its session is over. A broker that starts meanwhile leads them at once, and is put off again when the
+session ends; the markers of transactions that were committed but not yet marked are thrown away then, as if their
+topics were deleted. Nobody reads past such a transaction, ever: capture would stand still. So the controller is started
+alone first, to learn that the broker is dead.
+"""
 
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +19,21 @@ from confluent_kafka.admin import AdminClient
 from cdc.addresses import KafkaAddress
 from cdc.connector import RECORD_BYTES_MAX
 from cdc.errors import StackError
-from headwater.stack.process import Command
+from headwater.stack.process import Child, Command
 from headwater.stack.site import Site, jvm
 
 FORMAT_TIMEOUT_S: Final = 120
+FENCING_S_MAX: Final = 120.0
+FENCING_POLL_S: Final = 0.05
+FENCING_STOP_S: Final = 10.0
+DEAD_AFTER_MS: Final = 500
+"""While the controller is alone: nobody sends it a heartbeat then."""
+KNOWN_DEAD_S: Final = 3.0
+"""A controller that has said nothing this long after it took over knew already that the broker is dead."""
+SESSION_MS: Final = 30 * 60_000
+"""Whoever is frozen with its own controller (a machine that sleeps) is not to be taken for dead by it afterwards."""
+_TOOK_OVER: Final = "Becoming the active controller"
+_FENCED: Final = "Fencing broker"
 
 
 class Kafka:
@@ -24,10 +43,12 @@ class Kafka:
 
     def prepare(self, site: Site) -> None:
         folder = site.folder("kafka")
-        properties = folder / "server.properties"
-        properties.write_text("".join(f"{k}={v}\n" for k, v in _properties(site).items()))
-        if not (folder / "data" / "meta.properties").exists():
+        properties, data = folder / "server.properties", folder / "data"
+        _write(properties, _properties(site))
+        if not (data / "meta.properties").exists():
             _format(site, properties)
+        elif not (data / ".kafka_cleanshutdown").exists():
+            _fence(site)
 
     def command(self, site: Site) -> Command:
         properties = str(site.folder("kafka") / "server.properties")
@@ -60,9 +81,49 @@ def _properties(site: Site) -> dict[str, object]:
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
+        "broker.session.timeout.ms": SESSION_MS,
         "log.segment.bytes": 256 << 20,
         "message.max.bytes": RECORD_BYTES_MAX,
     }
+
+
+def _write(file: Path, properties: dict[str, object]) -> None:
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+
+
+def _fence(site: Site) -> None:
+    """Has the controller learn that the broker is dead. Where it does not even start, the server will say why."""
+    folder = site.folder("kafka")
+    properties, log = folder / "controller.properties", folder / "controller.log"
+    _write(properties, _properties(site) | _alone(site))
+    log.unlink(missing_ok=True)
+    command = jvm(site, "kafka", site.heap.kafka_mb, "kafka.Kafka", str(properties))
+    child = Child("kafka", Command(command, folder=folder), log)
+    try:
+        _wait_until_fenced(child)
+    finally:
+        child.stop(FENCING_STOP_S)
+
+
+def _alone(site: Site) -> dict[str, object]:
+    return {
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://127.0.0.1:{site.state.ports['kafka_controller']}",
+        "broker.session.timeout.ms": DEAD_AFTER_MS,
+        "broker.heartbeat.interval.ms": DEAD_AFTER_MS // 2,
+    }
+
+
+def _wait_until_fenced(controller: Child) -> None:
+    deadline = time.monotonic() + FENCING_S_MAX
+    is_leading = False
+    while controller.exit_code() is None and time.monotonic() < deadline:
+        told = controller.log.read_text(errors="replace")
+        if _FENCED in told:
+            return
+        if _TOOK_OVER in told and not is_leading:
+            is_leading, deadline = True, time.monotonic() + KNOWN_DEAD_S
+        time.sleep(FENCING_POLL_S)
 
 
 def _format(site: Site, properties: Path) -> None:
