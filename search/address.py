@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 from elasticsearch import Elasticsearch
+from elasticsearch.serializer import CompatibilityModeJsonSerializer
 
 REQUEST_TIMEOUT_S: Final = 30.0
+
+
+class _Json(CompatibilityModeJsonSerializer):
+    """Answers are read by msgspec: one to a bulk request has a line for each of its rows."""
+
+    def json_loads(self, data: bytes) -> Any:
+        return msgspec.json.decode(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +36,4 @@ class ElasticsearchAddress:
             options["basic_auth"] = (self.user, self.password)
         if self.ca_file:
             options["ca_certs"] = self.ca_file
-        return Elasticsearch(self.url, **options)
+        return Elasticsearch(self.url, serializers={_Json.mimetype: _Json()}, **options)

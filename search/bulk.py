@@ -19,8 +19,9 @@ from elasticsearch import ApiError, Elasticsearch, TransportError
 from cdc.errors import SinkError, SinkUnavailable
 from views.sinks.sink import Change
 
-BYTES_MAX: Final = 1_000_000
-"""Of one request; a larger document goes alone. A chunk has several: most are made while another is under way."""
+BYTES_MAX: Final = 2_000_000
+"""Of one request; a larger document goes alone. Smaller ones cost more: the thread that sends gives way to the one that
+makes the next at each step of a request."""
 ID_BYTES_MAX: Final = 512
 """Elasticsearch's own limit."""
 RETRY_AFTER_S: Final = 1.0

@@ -161,6 +161,23 @@ class ElasticsearchSink(TendedSink):
         self._marks.write(mark)
         return refused
 
+    def made(self, changes: Sequence[Change], *, is_seen: bool = True) -> Callable[[Mark], list[Refused]]:
+        """Its documents are made; what is left is to send them. A refresh writes a segment, and every new row is looked
+        for in all of them, so what nobody reads yet has few."""
+        unfit: list[Refused] = []
+        bulks = [items for items, _ in self._bulks(changes, unfit)]
+
+        def write(mark: Mark) -> list[Refused]:
+            refused = list(unfit)
+            for number, items in enumerate(bulks, 1):
+                self._write(items, refused, refresh=is_seen and number == len(bulks))
+            if is_seen and not bulks:
+                self._refresh()  # what was written before, and not seen yet
+            self._marks.write(mark)
+            return refused
+
+        return write
+
     def again(self, changes: Sequence[Change]) -> list[Refused]:
         """Without the mark: the lane may be moving it. The alias for writing says whether there is an index."""
         refused: list[Refused] = []

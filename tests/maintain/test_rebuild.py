@@ -16,7 +16,7 @@ from headwater.views.checking import check
 from tests.maintain.rig import Rig, limits
 from tests.waiting import eventually
 from views.generation import GenerationState
-from views.maintain import jobs, maintainer, seed
+from views.maintain import catch_up, jobs, seed
 from views.maintain.copies import take_seed
 from views.maintain.group import Group
 from views.maintain.orders import Answer, Order, Orders, Verb
@@ -246,7 +246,7 @@ def test_a_view_is_computed_anew_from_its_mirrors(
         seeds.append(take_seed(runner, group))
         return seeds[-1]
 
-    monkeypatch.setattr(maintainer, "take_seed", taken)
+    monkeypatch.setattr(catch_up, "take_seed", taken)
     for single_records_max in (100_000, 0):
         monkeypatch.setattr(jobs, "SINGLE_RECORDS_MAX", single_records_max)
         before = kept.group("cards")

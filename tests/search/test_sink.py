@@ -154,6 +154,19 @@ def test_more_than_one_request(sink: ElasticsearchSink, monkeypatch: pytest.Monk
     assert sorted(sink.rows()) == sorted(row(number) for number in range(50))
 
 
+def test_what_is_made_beforehand_is_seen_with_the_last_of_it(
+    sink: ElasticsearchSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("search.sink.BYTES_MAX", 1_000)
+    made = [sink.made([change(n, n) for n in range(at, at + 20)], is_seen=False) for at in (0, 20)]
+    for number, write in enumerate(made):
+        assert write(Mark("topic", 20 * number + 20)) == []
+    assert sink.mark() == Mark("topic", 40)
+    assert list(sink.rows()) == [], "a refresh that nobody asked for"
+    assert sink.made([])(Mark("topic", 41)) == []
+    assert len(list(sink.rows())) == 40
+
+
 def test_one_request_of_many_that_fails(
     sink: ElasticsearchSink, client: Elasticsearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

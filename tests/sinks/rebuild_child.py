@@ -51,7 +51,7 @@ def main() -> None:
             opened.close()
         return Checked(found.is_equal, found.rows)
 
-    def rest(worked_s: float) -> float:
+    def rest(worked_s: float, records: int) -> float:
         reached("filling")
         return 0.0
 

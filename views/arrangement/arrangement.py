@@ -36,6 +36,12 @@ class Statistics:
     """In use, of the file."""
 
 
+def last_epoch(environment: lmdb.Environment) -> int | None:
+    """The last one committed, for a reader in whatever process."""
+    with environment.begin() as transaction:
+        return _number(transaction.get(_EPOCH, db=environment.open_db(_META.encode(), create=False, txn=transaction)))
+
+
 class Writing:
     """The tables of an arrangement inside an epoch's transaction."""
 

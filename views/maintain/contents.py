@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from cdc.errors import StateDamaged, ViewError
+from views.arrangement.arrangement import last_epoch
 from views.arrangement.environment import REPAIR, TABLES_MAX
 from views.arrangement.tables import Entries
 from views.keys import shards_of
@@ -26,22 +27,39 @@ _ROWS: Final = b"rows"
 
 
 @contextmanager
-def _reading(folder: Path) -> Iterator[Entries]:
-    """A store's rows as of one moment, for a reader in whatever process."""
+def _opened(folder: Path) -> Iterator[lmdb.Environment]:
+    """For a reader in whatever process."""
     if not (folder / "data.mdb").exists():
         raise StateDamaged(f"no state in {folder}", detail="the view has no contents there", hint=REPAIR)
     environment = lmdb.open(str(folder), readonly=True, max_dbs=TABLES_MAX, readahead=False)
     try:
+        yield environment
+    finally:
+        environment.close()
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[Entries]:
+    """A store's rows as of one moment."""
+    with _opened(folder) as environment:
         table = environment.open_db(_ROWS, create=False)
         with environment.begin() as transaction:
             yield Entries(transaction, table)
-    finally:
-        environment.close()
 
 
 def _folders(group: Group, view: str) -> list[Path]:
     node = StoreNode(view, 0, group.store(view))
     return [group.state_folder(node, shard) for shard in range(group.spec.shards)]
+
+
+def epoch(group: Group, view: str) -> int:
+    """The last one that a shard of it has taken; 0 before the first."""
+
+    def taken(folder: Path) -> int:
+        with _opened(folder) as environment:
+            return last_epoch(environment) or 0
+
+    return max(map(taken, _folders(group, view)))
 
 
 def row(group: Group, view: str, key: Mapping[str, object]) -> bytes | None:

@@ -9,7 +9,6 @@ in Kafka, never in Spark's checkpoint: that one lives as long as the query.
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 import time
@@ -25,27 +24,26 @@ from cdc import eras
 from cdc.addresses import KafkaAddress, Source
 from cdc.changelog import Archive
 from cdc.epochs import EpochPlanner
-from cdc.errors import LogError, NothingWhole, PositionExpired, StateError, StateFenced, ViewError
-from cdc.position import Lsn
-from cdc.topics import delete_topic, topic_state
+from cdc.errors import LogError, NothingWhole, PositionExpired, StateError, ViewError
+from cdc.topics import delete_topic
 from views.arrangement import Owner
-from views.maintain import seed
 from views.maintain.booking import BookKeeper
-from views.maintain.contents import as_changes, difference
-from views.maintain.copies import copy_group, put_back, take_seed
-from views.maintain.failpoints import reached
+from views.maintain.catch_up import POLL_S, CatchUp
+from views.maintain.copies import copy_group, put_back
 from views.maintain.group import Group, GroupSpec
 from views.maintain.meters import Meters
-from views.maintain.obeying import Obeying
+from views.maintain.noting import Noting
+from views.maintain.obeying import Obeying, why
 from views.maintain.orders import Orders
 from views.maintain.pace import Pace
+from views.maintain.pauses import Pauses
 from views.maintain.publisher import Publisher, view_topic
 from views.maintain.rebuilding import KEEP_S, Check, Rebuilder, no_check
-from views.maintain.registry import GroupStatus, Registry, Review, State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.registry import Registry, ViewState, ViewStatus, Wanted, WantedView
 from views.maintain.repairs import requests
-from views.maintain.reviewing import review
-from views.maintain.riding import JOIN_RECORDS_MAX, Riding
+from views.maintain.riding import Riding
 from views.maintain.runner import GroupRunner
+from views.maintain.showing import PAUSED_OUT, Showing
 from views.maintain.sinking import Sinking
 from views.maintain.statuses import Statuses
 from views.sinks.sink import SinkKind
@@ -53,10 +51,9 @@ from views.sinks.sink import SinkKind
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-POLL_S: Final = 0.3
-SEED_S_MAX: Final = 60.0
 NOTE_S: Final = 1.0
-PAUSED_OUT: Final = "dropped"
+RETRY_S: Final = 5.0
+"""Until what could not be begun, because Kafka did not answer, is tried again."""
 LOG_LOST: Final = "the log no longer has what comes next"
 """Why a view is paused that only a fresh snapshot of its tables brings back: headwater recover."""
 
@@ -98,15 +95,13 @@ class Maintainer:
             self.source,
             self.limits.records_per_epoch_max,
             self.limits.hold_s_max,
-            follow=self._follow,
+            follow=self._begin_by_itself,
             put_back=lambda runner: put_back(runner, self.registry.copies),
             fail=self._fail,
             is_wanted=lambda runner: runner.group.spec.id in self._runners,
         )
-        self._following: dict[str, threading.Thread] = {}
         self._runners: dict[str, GroupRunner] = {}
         self._views = self._known_views()
-        self._put_back_at: dict[str, float] = {}
         self._meters = Meters()
         self._problem = self._uncopied = ""
         self._failure: BaseException | None = None
@@ -114,16 +109,49 @@ class Maintainer:
         self._noted_at = float("-inf")
         self._over = threading.Event()
         self._wanted_at_ns = -1
-        self._unreviewed: set[str] = set()
-        """Views that are shown only when somebody has looked at what would change."""
+        self._apply_after = float("-inf")
         self._pace = Pace(self._behind_ms, self.limits.rebuild_lag_ms_max)
         self._sinking = Sinking(
             self.kafka, self.source, self.sinks, self.spark, rest=self._pace.rest, piece=self._pace.piece
         )
-        keeper = BookKeeper(self.registry)
-        self._held = {held.view for held in keeper.book.held if not held.sink}
+        self._assemble(BookKeeper(self.registry))
+
+    def _assemble(self, keeper: BookKeeper) -> None:
+        """Those who work on groups and views, each with what it needs of the others."""
+        held = {held.view: why(held) for held in keeper.book.held if not held.sink}
+        for view in held.keys() & self._views.keys():
+            if self._views[view].state is ViewState.LIVE:
+                self._views.hold(view, held[view])  # it was cut off before it noted that
+        self._pauses = Pauses(set(held), self._views, self._runners, self._riding.leave)
+        self._showing = Showing(self._views, self._runners, self._retire, self._riding.run_alone)
+        self._catch_up = CatchUp(
+            self.kafka,
+            self.source,
+            self.archive,
+            self.limits.build_records_per_epoch_max,
+            self._runners,
+            self._riding,
+            self._showing,
+            self._pace,
+            is_held=self._pauses.is_held,
+            lost=self._lost,
+            fail=self._fail,
+            over=self._over,
+            stop=self.stop,
+        )
+        self._noting = Noting(
+            self.kafka,
+            self.source,
+            self.registry,
+            self._views,
+            self._runners,
+            self._meters,
+            self._riding,
+            self._sinking,
+            self._catch_up.threads,
+        )
         self._rebuilder = Rebuilder(keeper, self._sinking, self._views.get, self.check, self.limits.keep_standby_s)
-        self._obeying = Obeying(Orders(self.registry.folder), keeper, self._rebuilder, self._hold, self._release)
+        self._obeying = Obeying(Orders(self.registry.folder), keeper, self._rebuilder, self._pauses.hold, self._release)
         self._rebuilding = threading.Thread(target=self._rebuild, name="rebuilder", daemon=True)
 
     def run(self) -> None:
@@ -145,9 +173,11 @@ class Maintainer:
     def _look(self) -> None:
         if self._failure is not None:
             raise self._failure
-        if (changed := self.registry.changed_at_ns()) != self._wanted_at_ns:
-            self._apply(self.registry.wanted())
-            self._wanted_at_ns = changed
+        changed = self.registry.changed_at_ns()
+        if changed != self._wanted_at_ns and time.monotonic() >= self._apply_after:
+            is_done = self._apply(self.registry.wanted())
+            self._wanted_at_ns = changed if is_done else -1
+            self._apply_after = time.monotonic() + (0.0 if is_done else RETRY_S)
         self._riding.keep()
         self._tell_again()
         self._copy()
@@ -157,6 +187,9 @@ class Maintainer:
     def _behind_ms(self) -> float:
         """What readers see, behind the log."""
         return self._meters.lately_behind_ms() + self._sinking.behind_ms()
+
+    def _begin_by_itself(self, runner: GroupRunner) -> None:
+        self._catch_up.begin(runner)
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
@@ -177,7 +210,7 @@ class Maintainer:
     # Groups
 
     def _open_groups(self) -> None:
-        self._unreviewed = _unreviewed(self.registry.wanted())
+        self._showing.unreviewed = _unreviewed(self.registry.wanted())
         era = self._era()
         for folder in sorted(self.registry.groups.glob("*")) if self.registry.groups.is_dir() else ():
             group = self._loaded(folder)
@@ -195,14 +228,17 @@ class Maintainer:
                 shutil.rmtree(self.registry.copies / folder.name, ignore_errors=True)
                 continue
             runner = self._runner(group)
+            if not runner.progress.is_live and not self._views.of(folder.name):
+                self._retire(folder.name)  # its views were applied again before it was ready
+                continue
             if runner.is_progress_lost or runner.is_left_behind:
                 put_back(runner, self.registry.copies)
         for runner in [each for each in self._runners.values() if each.progress.is_live]:
-            self._shown(runner)
+            self._showing.shown(runner)
             self._sinking.published(runner.group, runner.published())
         for runner in list(self._runners.values()):
             if runner.group.spec.era == era.era:
-                self._follow(runner)
+                self._catch_up.begin(runner)
 
     def _loaded(self, folder: Path) -> Group | None:
         """None where its file was lost or damaged: its views are built again from the log."""
@@ -243,8 +279,9 @@ class Maintainer:
 
     # What is wanted
 
-    def _apply(self, wanted: Wanted) -> None:
-        self._unreviewed |= _unreviewed(wanted)
+    def _apply(self, wanted: Wanted) -> bool:
+        """Whether there is nothing left to be tried again."""
+        self._showing.unreviewed |= _unreviewed(wanted)
         for gone in [name for name in self._views if name not in wanted.views]:
             self._drop(gone)
         fresh: dict[str, dict[str, WantedView]] = {}
@@ -254,15 +291,27 @@ class Maintainer:
                 continue
             if known is None or known.state is ViewState.WAITING or known.applied_at_s != view.applied_at_s:
                 fresh.setdefault(view.batch, {})[name] = view
+        left = False
         for views in fresh.values():
             try:
                 self._begin(views)
             except (ViewError, LogError) as error:
                 # One that cannot be begun must not stop the others.
-                for name, view in views.items():
-                    reason = f"{error.fact}: {error.detail}; {error.hint}"
-                    self._views.renew(name, ViewState.PAUSED, "", view.applied_at_s, reason)
-        self._unreviewed = _unreviewed(wanted)  # last: a group that was taken back is gone before it may be shown
+                left |= self._not_begun(views, error)
+        # Last: a group that was taken back is gone before it may be shown.
+        self._showing.unreviewed = _unreviewed(wanted)
+        return not left
+
+    def _not_begun(self, views: Mapping[str, WantedView], error: ViewError | LogError) -> bool:
+        """Whether it is worth another try. What readers have so far stays, and is fed."""
+        passes = isinstance(error, LogError) and error.fact != LOG_LOST
+        state = ViewState.WAITING if passes else ViewState.PAUSED
+        reason = f"{error.fact}: {error.detail}; {error.hint}"
+        for name, view in views.items():
+            known = self._views.get(name, ViewStatus(state))
+            applied_at_s = known.applied_at_s if passes else view.applied_at_s
+            self._views.renew(name, state, known.group, applied_at_s, reason)
+        return passes
 
     def _is_taken_back(self, name: str, view: WantedView) -> bool:
         """Somebody has looked at what would change, and wants the one that readers use to stay."""
@@ -296,8 +345,17 @@ class Maintainer:
         runner = self._runner(group)
         for name, view in views.items():
             self._views.renew(name, ViewState.BUILDING, spec.id, view.applied_at_s)
+        self._supersede(runner)
         self._note()
-        self._follow(runner)
+        self._catch_up.begin(runner)
+
+    def _supersede(self, runner: GroupRunner) -> None:
+        """Groups that were being built for the same views will not be shown with them."""
+        for name, other in list(self._runners.items()):
+            with other.lock:
+                if other is not runner and not other.progress.is_live:
+                    other.pause(list(runner.group.live), PAUSED_OUT)
+                    self._retire(name)
 
     def _seed_from(self, views: Mapping[str, WantedView]) -> str:
         """The one group that keeps them all, when they are to begin with what it knows."""
@@ -318,15 +376,22 @@ class Maintainer:
         raise _log_lost(f"era {era.era} began at {era.first_offset}, without a gap it begins at {first.offset}")
 
     def _drop(self, view: str) -> None:
-        known = self._views.pop(view)
-        runner = self._runners.get(known.group)
-        if runner is not None:
+        runners = [runner for runner in self._runners.values() if view in runner.group.spec.definitions]
+        for runner in runners:
             runner.pause([view], PAUSED_OUT)
+        del self._views[view]
+        for runner in runners[:1]:
             runner.forget(view)
         delete_topic(self.kafka, view_topic(self.source, view))
         self._problem = "; ".join(self._sinking.forget(view)) or self._problem
         self._rebuilder.forget(view)
-        self._retire(known.group)
+        self._pauses.forget(view)
+        for runner in runners:
+            self._retire(runner.group.spec.id)
+
+    def _release(self, views: Collection[str]) -> None:
+        for runner in self._pauses.release(views):
+            self._catch_up.begin_if_idle(runner)
 
     def _retire(self, group: str) -> None:
         """Lets go of a group that no view needs any more."""
@@ -338,168 +403,6 @@ class Maintainer:
             with runner.lock:
                 shutil.rmtree(runner.group.folder, ignore_errors=True)
                 shutil.rmtree(self.registry.copies / group, ignore_errors=True)
-
-    # What a person has paused
-
-    def _hold(self, views: Collection[str], reason: str) -> None:
-        """Their groups read no further; what they hold stays as it is. Raises ViewError if other views need them to."""
-        runners = [self._held_with(view, views) for view in views]
-        self._held |= set(views)
-        for view in views:
-            self._views.hold(view, reason)
-        for runner in runners:
-            self._riding.leave(runner)
-
-    def _held_with(self, view: str, views: Collection[str]) -> GroupRunner:
-        known = self._views.get(view)
-        runner = self._runners.get(known.group) if known is not None else None
-        if known is None or runner is None or known.state not in (ViewState.LIVE, ViewState.HELD):
-            raise ViewError(
-                f"view {view} is not live", detail=known.state if known else "it is not known", hint="headwater views"
-            )
-        others = sorted(runner.group.live.keys() - self._held - set(views))
-        if others:
-            raise ViewError(
-                f"view {view} is kept together with {', '.join(others)}",
-                detail="they stand at one position, so they can only be paused together",
-                hint=f"headwater pause {' '.join(sorted({*views, *others}))}; or one sink of it, with --sink",
-            )
-        return runner
-
-    def _release(self, views: Collection[str]) -> None:
-        self._held -= set(views)
-        groups = set()
-        for view in views:
-            if view in self._views:
-                self._views.release(view)
-                groups.add(self._views[view].group)
-        for group in groups & self._runners.keys():
-            if group not in self._following:
-                self._follow(self._runners[group])
-
-    def _is_held(self, runner: GroupRunner) -> bool:
-        return bool(self._held) and set(runner.group.live) <= self._held
-
-    # Following by itself
-
-    def _follow(self, runner: GroupRunner) -> None:
-        if self._is_held(runner):
-            return
-        thread = threading.Thread(
-            target=self._guarded, args=(runner,), name=f"follow-{runner.group.spec.id}", daemon=True
-        )
-        self._following[runner.group.spec.id] = thread
-        thread.start()
-
-    def _guarded(self, runner: GroupRunner) -> None:
-        try:
-            self._catch_up(runner)
-        except StateFenced as error:
-            self._failure = error
-        except PositionExpired as error:
-            self._lost(runner, error)
-        except BaseException as error:
-            if not self._is_over and runner.group.spec.id in self._runners:
-                self._failure = error
-        finally:
-            self._following.pop(runner.group.spec.id, None)
-
-    def _seed(self, runner: GroupRunner) -> None:
-        """Its first epoch, from the mirrors of another group; without one it reads the log."""
-        spec = runner.group.spec
-        other = self._runners.get(spec.seed_from)
-        if other is not None and runner.offset == spec.start and runner.intended is None:
-            deadline = time.monotonic() + SEED_S_MAX
-            while other.intended is not None and not self._is_over and time.monotonic() < deadline:
-                self._over.wait(POLL_S)  # it was cut off within an epoch, and ends that first
-            taken = None if self._is_over else take_seed(other, runner.group)
-            reached("seed-taken")
-            if taken is not None:
-                self._riding.run_alone(runner, taken.offset)
-            reached("seeded")
-        if runner.offset > spec.start:
-            seed.remove(runner.group)
-
-    def _catch_up(self, runner: GroupRunner) -> None:
-        spec = runner.group.spec
-        self._seed(runner)
-        planner = EpochPlanner(self.kafka, self.source, idle_s_max=POLL_S, archive=self.archive)
-        while not self._is_over and spec.id in self._runners and not runner.is_idle and not self._is_held(runner):
-            limit = runner.intended or (runner.published_to if runner.offset < runner.published_to else None)
-            planner.freeze(limit) if limit else planner.thaw()
-            rows = None if runner.intended else self.limits.build_records_per_epoch_max
-            if (intended := runner.intended) is not None:
-                planner.require(runner.position, spec.topic_id)
-            end = intended or planner.end(runner.position, spec.topic_id, rows).offset
-            runner.archive = self.archive if planner.is_archived else None
-            if end > runner.offset and not self._is_close(runner, end):
-                began = time.monotonic()
-                self._riding.run_alone(runner, end)
-                if not runner.progress.is_live and self._riding.groups:
-                    self._over.wait(self._pace.rest(time.monotonic() - began))
-            elif not runner.progress.is_live and runner.progress.is_snapshot_whole:
-                if self._is_looked_at(runner):
-                    self._go_live(runner)
-            elif runner.progress.is_live and runner.archive is None and self._riding.join(runner):
-                return
-
-    def _is_close(self, runner: GroupRunner, end: int) -> bool:
-        """Near enough to the end of the log to be shown, or to ride with the others, who read Kafka only."""
-        return (
-            runner.progress.is_snapshot_whole
-            and runner.archive is None
-            and runner.intended is None
-            and runner.offset >= runner.published_to
-            and end - runner.offset <= JOIN_RECORDS_MAX
-        )
-
-    def _is_looked_at(self, runner: GroupRunner) -> bool:
-        """Whether its views may be shown. What those that wait would change is told once."""
-        waiting = [view for view in runner.group.live if view in self._unreviewed]
-        for view in waiting:
-            old = self._old_group(runner, view)
-            if self._views[view].state is ViewState.BUILDING:
-                found = review(self._runners[old].group, runner.group, view) if old else Review()
-                self._views.ready(view, runner.group.spec.id, found)
-        return not waiting and runner.group.spec.id in self._runners
-
-    def _go_live(self, runner: GroupRunner) -> None:
-        """Publishes the views as they are now: all their rows, or what differs from the views that they replace."""
-        contents, whole = {}, set()
-        for view in runner.group.live:
-            replaced = self._replaced(runner, view)
-            if replaced is None:
-                contents[view] = as_changes(runner.group, view)
-            else:
-                contents[view] = difference(replaced.group, runner.group, view)
-            if replaced is None or replaced.group.store(view).columns != runner.group.store(view).columns:
-                whole.add(view)  # rows with other columns differ, every one of them
-        runner.go_live(contents, whole)
-        self._shown(runner)
-
-    def _shown(self, runner: GroupRunner) -> None:
-        """Its views are published: those that they replace are no longer needed. Idempotent."""
-        mine = [view for view in self._views.of(runner.group.spec.id) if view in runner.group.live]
-        for view in mine:
-            self._views.shown(view)
-        if runner.progress.gap:
-            self._is_stale(runner, runner.progress.gap)
-        for old in {group for view in mine if (group := self._old_group(runner, view))}:
-            self._retire(old)
-
-    def _replaced(self, runner: GroupRunner, view: str) -> GroupRunner | None:
-        """The group that held the view until now; it no longer feeds it."""
-        for other in list(self._runners.values()):
-            if other is not runner and view in other.group.spec.definitions and other.progress.is_live:
-                other.pause([view], PAUSED_OUT)
-                return other
-        return None
-
-    def _old_group(self, runner: GroupRunner, view: str) -> str | None:
-        for other in self._runners.values():
-            if other is not runner and view in other.group.spec.definitions:
-                return other.group.spec.id
-        return None
 
     # Looking after itself
 
@@ -526,44 +429,11 @@ class Maintainer:
 
     def _note(self) -> None:
         self._noted_at = time.monotonic()
-        end = topic_state(self.kafka, self.source.changes_topic).high
-        groups = {
-            name: GroupStatus(
-                runner.offset,
-                end,
-                runner.progress.is_live,
-                name in self._following,
-                str(Lsn(runner.progress.lsn or 0)),
-                runner.progress.committed_at_us,
-                runner.group.spec.era,
-                runner.progress.is_put_back,
-                self._put_back_since(name, runner.progress.is_put_back),
-                runner.progress.canary,
-            )
-            for name, runner in list(self._runners.items())
-        }
-        self.registry.note(
-            State(
-                time.time(),
-                os.getpid(),
-                dict(self._views),
-                groups,
-                self._meters.summary(self._riding.measured),
-                self._meters.memory_mb(),
-                self._problem or self._uncopied,
-                self._sinking.statuses(),
-            )
-        )
-
-    def _put_back_since(self, group: str, is_put_back: bool) -> float:
-        if not is_put_back:
-            self._put_back_at.pop(group, None)
-            return 0.0
-        return self._put_back_at.setdefault(group, time.time())
+        self._noting.note(self._problem or self._uncopied)
 
     def _close(self) -> None:
         self._riding.end_query()
-        for thread in [*self._following.values(), *([self._rebuilding] if self._rebuilding.is_alive() else [])]:
+        for thread in [*self._catch_up.threads.values(), *([self._rebuilding] if self._rebuilding.is_alive() else [])]:
             thread.join(timeout=30)
         self._riding.close()
         self._sinking.close()

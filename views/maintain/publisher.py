@@ -162,8 +162,13 @@ class Publisher:
             }
         )
         self._calls("taking over the view topics", lambda: self._producer.init_transactions(FLUSH_S_MAX))
-        self.frontiers: dict[str, Frontier] = read_frontiers(kafka, source)
+        self.frontiers: dict[str, Frontier] = {}
         self._topics: set[str] = set()
+        self.look()
+
+    def look(self) -> None:
+        """How far the views are, whoever published them: what others publish afterwards is not noticed."""
+        self.frontiers = read_frontiers(self._kafka, self._source)
 
     def ensure(self, view: str) -> None:
         topic = view_topic(self._source, view)

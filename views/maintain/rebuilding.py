@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -217,13 +218,13 @@ class Rebuilder:
             self.keeper.keep(self.keeper.book.without_view(view))
 
     def _retire_old(self) -> None:
-        for name in self.sinking.mismatched():
-            generation = self.keeper.book.generation(*name)
+        book = self.keeper.book
+        due = [(book.generation(*name), "the view has other columns now") for name in self.sinking.mismatched()]
+        due += [(each, "its time was over") for each in book.fed() if 0 < (each.keep_until_s or 0) < time.time()]
+        for generation, reason in due:
             if generation is not None:
-                self.retire(generation, "the view has other columns now")
-        for generation in self.keeper.book.fed():
-            if generation.keep_until_s is not None and generation.keep_until_s < time.time():
-                self.retire(generation, "its time was over")
+                with suppress(HeadwaterError):  # its place is away: it is tried at every look
+                    self.retire(generation, reason)
 
     def _discard(self, rebuild: Rebuild, state: GenerationState, reason: str) -> None:
         generation = self.keeper.generation(rebuild)

@@ -70,15 +70,17 @@ class Riding:
             )
         self._restart()
 
-    def join(self, runner: GroupRunner) -> bool:
-        """Between two epochs of the others. False if they are meanwhile further away."""
+    def join(self, runner: GroupRunner, end_before: Callable[[int], int]) -> bool:
+        """Between two epochs of the others. False if they are meanwhile further away. `end_before` says where its next
+        epoch ends on the way to them."""
         with self._gate:
             if self._query is not None and self._query.is_active:
-                behind = self._offset - runner.offset
-                if behind > JOIN_RECORDS_MAX:
+                if self._offset - runner.offset > JOIN_RECORDS_MAX:
                     return False
-                if behind > 0:
-                    self.run_alone(runner, self._offset)
+                while (start := runner.offset) < self._offset:
+                    self.run_alone(runner, end_before(self._offset))
+                    if runner.offset <= start:
+                        return False  # it was put back, or nobody wants it any more
             self._groups.append(runner)
             return True
 

@@ -21,8 +21,7 @@ import pyarrow as pa
 from cdc.addresses import KafkaAddress, Source
 from cdc.changelog import Archive
 from cdc.position import Lsn, Position
-from views.maintain import ledger, seed
-from views.maintain.contents import again
+from views.maintain import contents, ledger, seed
 from views.maintain.failpoints import reached
 from views.maintain.group import Group, write_whole
 from views.maintain.intake import Note, counted
@@ -155,11 +154,32 @@ class GroupRunner:
                 )
             )
 
-    def go_live(self, contents: Mapping[str, Iterable[pa.Table]], whole: Collection[str] = ()) -> None:
-        """Publishes the views as they are, and from then on what changes. `whole` ones are told all their rows."""
+    def holders(self) -> dict[str, Frontier]:
+        """Which groups published its views last and how far, as of now."""
+        with self.lock:
+            self._publisher.look()
+            found = self._publisher.frontiers
+            return {view: found[view] for view in self.group.live if view in found}
+
+    def is_told(self, view: str) -> bool:
+        """Whether the view's topic holds just what its store does. Not of a group that was cut off between the two, or
+        put back; nor of a view that failed when some of its shards had taken the epoch."""
+        with self.lock:
+            known = self._publisher.frontiers.get(view)
+            return (
+                known is not None
+                and known.group == self.group.spec.id
+                and not self.progress.is_put_back
+                and contents.epoch(self.group, view) <= known.offset
+            )
+
+    def go_live(self, told: Mapping[str, Iterable[pa.Table]], whole: Collection[str] = ()) -> None:
+        """Publishes the views as they are, and from then on what changes. `whole` ones are told all their rows. Nobody
+        else may publish them since `holders` was asked."""
         with self.lock:
             news = [self._frontier(view, self.progress) for view in self.group.live]
-            published = self._publisher.publish(contents, news, whole, silent=True)
+            kept = {view: tables for view, tables in told.items() if view in self.group.live}  # one may be gone by now
+            published = self._publisher.publish(kept, news, whole, silent=True)
             self.note_progress(msgspec.structs.replace(self.progress, is_live=True))
             self.on_published(published)
 
@@ -172,7 +192,9 @@ class GroupRunner:
             if known is None or not is_there or self.intended is not None or self.progress.is_put_back:
                 return False
             news = msgspec.structs.replace(known, published_at_us=time.time_ns() // 1000)
-            self.on_published(self._publisher.publish({view: [again(self.group, view, keys)]}, [news], silent=True))
+            self.on_published(
+                self._publisher.publish({view: [contents.again(self.group, view, keys)]}, [news], silent=True)
+            )
             return True
 
     def published(self) -> list[Published]:

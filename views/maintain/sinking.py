@@ -41,8 +41,8 @@ class Sinking:
 
     highest: Callable[[str, str], int] = lambda view, sink: 0
     """The highest number of a generation that was ever given in a place."""
-    rest: Callable[[float], float] = lambda worked_s: 0.0
-    """How long who fills a generation in the background rests after so many seconds."""
+    rest: Callable[[float, int], float] = lambda worked_s, records: 0.0
+    """How long who fills a generation in the background rests after so many seconds and records."""
     piece: Callable[[], int] | None = None
     """How many records are filled between two rests."""
 
@@ -50,6 +50,8 @@ class Sinking:
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._sides: dict[tuple[str, str, int], Lane] = {}
         self._paused: dict[tuple[str, str], SinkStatus] = {}
+        self._shapes: dict[tuple[str, str], ViewShape] = {}
+        """What was last to be written where."""
         self._topic_ids: dict[str, str] = {}
         self._told: Board | None = None
         self._refused: Letters | None = None
@@ -75,6 +77,10 @@ class Sinking:
         """A view that was dropped leaves nothing. What could not be removed is told."""
         self._topic_ids.pop(view, None)
         with self._changing:
+            for key in [key for key in self._paused if key[0] == view]:
+                del self._paused[key]
+                if (shape := self._shapes.pop(key, None)) is not None:
+                    self._lanes[key] = self._made(self.kinds[key[1]], shape, None)
             return [told for key in list(self._lanes) if key[0] == view and (told := self._remove(key))]
 
     def statuses(self) -> list[SinkStatus]:
@@ -121,7 +127,7 @@ class Sinking:
         """What was written of it goes. Idempotent; False while nobody knows the view's shape there."""
         self.leave(view, sink, number)
         main = self._lanes.get((view, sink))
-        if main is None or main.number == number:
+        if main is None or number in (main.number, main.kind.current(main.shape.source, view)):
             return False
         written = main.kind.open(main.shape, number)
         try:
@@ -181,6 +187,7 @@ class Sinking:
         listed = group.declared[view].sinks
         wanted = [name for name in listed if name in self.kinds and (view, name) not in self._paused]
         shape = group.shape(view, self.source)
+        self._shapes |= {(view, name): shape for name in listed if name in self.kinds}
         for key in [key for key in self._lanes if key[0] == view]:
             if key[1] not in wanted:
                 self._remove(key)

@@ -65,17 +65,19 @@ class Statuses(dict[str, ViewStatus]):
         self._replace(view, state=ViewState.HELD, reason=reason)
 
     def release(self, view: str) -> None:
-        self._replace(view, state=ViewState.LIVE, reason="")
+        if self[view].state is ViewState.HELD:
+            self._replace(view, state=ViewState.LIVE, reason="")
 
     def ready(self, view: str, group: str, review: Review) -> None:
         """It waits for somebody who looks at what would change, unless it was taken back meanwhile."""
-        if self[view].group == group:
+        known = self.get(view)
+        if known is not None and known.group == group:
             self._replace(view, state=ViewState.READY, review=review)
 
     def shown(self, view: str) -> None:
         """Its readers are given what its group made, from here on."""
         known = self[view]
-        if known.state is not ViewState.LIVE:
+        if known.state not in (ViewState.LIVE, ViewState.HELD):
             self[view] = ViewStatus(ViewState.LIVE, known.group, known.applied_at_s, known.reason)
 
     def _replace(self, view: str, **changed: object) -> None:

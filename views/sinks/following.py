@@ -5,19 +5,24 @@ Every chunk moves the mark, so who is cut off goes on from there. The last chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from cdc.addresses import KafkaAddress
+from cdc.errors import HeadwaterError, SinkUnavailable
 from cdc.position import Position
 from cdc.reader import Raw, read_range
 from cdc.topics import find_state
 from views.sinks.letters import Told, judged
-from views.sinks.sink import Change, HistorySink, Mark, Sink, SinkKind, ViewShape
+from views.sinks.sink import Change, HistorySink, Mark, Refused, Sink, SinkKind, ViewShape
 
+CHUNK_BYTES_MAX: Final = 64_000_000
+"""Of rows that are written together: two chunks are held at once, and their documents."""
 _NULL: Final = b"null"
 
 
@@ -68,13 +73,17 @@ def _row(told: msgspec.Raw) -> bytes | None:
 
 @dataclass
 class Holding:
-    """The keys that dead letters hold, and what applications mean to them."""
+    """The keys that dead letters hold, and what applications mean to them: what is taken after all, what is refused.
+    Who is cut off tells it all the same, because the place's mark is past it."""
 
     keys: set[bytes]
     told: list[Told] = field(default_factory=list)
 
     def apply(self, sink: Sink, changes: Sequence[Change], mark: Mark, steps: Sequence[Mark] = ()) -> None:
         refused = sink.apply(changes, mark, steps) if isinstance(sink, HistorySink) else sink.apply(changes, mark)
+        self.judge(changes, refused)
+
+    def judge(self, changes: Sequence[Change], refused: Sequence[Refused]) -> None:
         if not refused and not self.keys:
             return
         newest: dict[bytes, int] = {}
@@ -90,26 +99,46 @@ def follow(
     mark: Mark,
     target: Mark,
     rows_max: int,
+    holding: Holding,
     moved: Callable[[Mark], None] = lambda mark: None,
-    held: Collection[bytes] = (),
-) -> list[Told]:
-    """From the one mark to the other. `moved` is told of each step, and may raise to end it there. `held` are the keys
-    that dead letters hold: those that the place takes after all are told, with what it refuses."""
-    holding = Holding(set(held))
+    *,
+    is_read: bool = True,
+) -> None:
+    """From the one mark to the other. `moved` is told of each step, and may raise to end it there.
+
+    While a chunk is written the next one is read and made. Of a place that nobody reads yet only the last need be seen.
+    """
     if isinstance(sink, HistorySink):
-        return _follow_every_version(sink, topic, mark, target, rows_max, moved, holding)
+        _follow_every_version(sink, topic, mark, target, rows_max, holding, moved)
+        return
+
+    def write(changes: list[Change], made: Callable[[Mark], list[Refused]], upto: Mark) -> Mark:
+        holding.judge(changes, made(upto))
+        return upto
+
+    with ThreadPoolExecutor(1, thread_name_prefix="write") as writer:
+        under_way: Future[Mark] | None = None
+        for changes, upto in _chunks(topic, mark, target, rows_max):
+            made = sink.made(changes, is_seen=is_read or upto is target)
+            if under_way is not None:
+                moved(under_way.result())
+            under_way = writer.submit(write, changes, made, upto)
+        if under_way is not None:
+            moved(under_way.result())
+
+
+def _chunks(topic: ViewTopic, mark: Mark, target: Mark, rows_max: int) -> Iterator[tuple[list[Change], Mark]]:
+    """The last change of each key, and the mark that is reached with them. There is one for the target."""
     last: dict[bytes, Change] = {}
+    size = 0
     for piece in topic.changes(mark.next_offset, target.next_offset):
         for each in piece:
             last[each.key] = each
-        if len(last) >= rows_max:
-            mark = msgspec.structs.replace(mark, next_offset=piece[-1].version + 1)
-            holding.apply(sink, list(last.values()), mark)
-            last = {}
-            moved(mark)
-    holding.apply(sink, list(last.values()), target)
-    moved(target)
-    return holding.told
+            size += len(each.after or b"")
+        if len(last) >= rows_max or size >= CHUNK_BYTES_MAX:
+            yield list(last.values()), msgspec.structs.replace(mark, next_offset=piece[-1].version + 1)
+            last, size = {}, 0
+    yield list(last.values()), target
 
 
 def _follow_every_version(
@@ -118,9 +147,9 @@ def _follow_every_version(
     mark: Mark,
     target: Mark,
     rows_max: int,
-    moved: Callable[[Mark], None],
     holding: Holding,
-) -> list[Told]:
+    moved: Callable[[Mark], None],
+) -> None:
     held: list[Change] = []
     steps: list[Mark] = []
     for piece in topic.records(mark.next_offset, target.next_offset):
@@ -134,7 +163,6 @@ def _follow_every_version(
             moved(mark)
     holding.apply(sink, held, target, steps)
     moved(target)
-    return holding.told
 
 
 def step(steps: list[Mark], raw: Raw, target: Mark) -> None:
@@ -161,6 +189,12 @@ def step(steps: list[Mark], raw: Raw, target: Mark) -> None:
         steps.append(made)
 
 
+class CutOff(NamedTuple):
+    """Why a task ended before its target: a value, so that what was told before it is not lost with it."""
+
+    error: HeadwaterError
+
+
 @dataclass(frozen=True)
 class FollowTask:
     """The same in a task: a process of its own, which holds up nobody."""
@@ -173,12 +207,34 @@ class FollowTask:
     target: Mark
     rows_max: int
     held: frozenset[bytes] = frozenset()
+    is_read: bool = True
 
-    def __call__(self, partition: Iterable[int]) -> Iterator[Told]:
+    def __call__(self, partition: Iterable[int]) -> Iterator[Told | CutOff]:
         for _ in partition:
             pass
-        sink = self.kind.open(self.shape, self.generation)
+        holding, cut_off = Holding(set(self.held)), None
+        gc.disable()  # rows and documents have no cycles, and the collector would look at all of them again and again
         try:
-            yield from follow(sink, self.topic, self.mark, self.target, self.rows_max, held=self.held)
+            sink = self.kind.open(self.shape, self.generation)
+            try:
+                self._require_kept(sink)
+                follow(sink, self.topic, self.mark, self.target, self.rows_max, holding, is_read=self.is_read)
+            finally:
+                sink.close()
+        except HeadwaterError as error:
+            cut_off = CutOff(error)
         finally:
-            sink.close()
+            gc.enable()
+        yield from holding.told
+        if cut_off is not None:
+            yield cut_off
+
+    def _require_kept(self, sink: Sink) -> None:
+        """A place that was emptied since the task before must not claim what it lost."""
+        found = sink.mark()
+        if self.mark.next_offset > self.mark.since and (found is None or found.next_offset < self.mark.next_offset):
+            raise SinkUnavailable(
+                f"the {self.kind.name} of {self.shape.view} was emptied while it was filled",
+                detail=f"it should include everything before {self.mark.next_offset}",
+                hint="it is filled again by itself: headwater views",
+            )

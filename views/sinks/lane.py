@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from cdc.errors import HeadwaterError, SinkError, SinkUnavailable
-from views.sinks.following import FollowTask, Holding, ViewTopic, follow
+from views.sinks.following import CutOff, FollowTask, Holding, ViewTopic, follow
 from views.sinks.inbox import Delivery, Inbox
 from views.sinks.lane_status import LaneState, SinkStatus
 from views.sinks.letters import LetterBox, NoLetters, Taken, Told
@@ -73,11 +73,11 @@ class Lane:
         spark: SparkSession | None = None,
         number: int | None = None,
         next_number: Callable[[int], int] = lambda current: current + 1,
-        rest: Callable[[float], float] = lambda worked_s: 0.0,
+        rest: Callable[[float, int], float] = lambda worked_s, records: 0.0,
         piece: Callable[[], int] | None = None,
     ) -> None:
-        """With a `number` it feeds that generation, which is not shown. `rest` says how long to pause after so many
-        seconds of filling, and `piece` how much is filled at a time, so that what readers use stays fresh."""
+        """With a `number` it feeds that generation, which is not shown. So that what readers use stays fresh, `rest`
+        says how long to pause after so many seconds and records of filling, `piece` how much is filled at a time."""
         self.kind, self.shape, self._topic, self._limits = kind, shape, topic, limits
         self._tell, self._letters, self._spark = tell, letters, spark
         self._next_number, self._rest = next_number, rest
@@ -92,6 +92,7 @@ class Lane:
         is_joined = kind.holds_rows and not kind.interval_s
         self._inbox = Inbox(limits.queue_rows_max, limits.queue_epochs_max, together=is_joined)
         self._stopping = threading.Event()
+        self._in_a_hurry = threading.Event()
         self._mark: Mark | None = None
         self._target: Mark | None = None
         self._written_at = self._checked_at = self._moved_at = 0.0
@@ -109,6 +110,7 @@ class Lane:
 
     def stop(self, timeout_s: float = 30.0) -> None:
         self._stopping.set()
+        self._in_a_hurry.set()
         self._inbox.wake()
         self._thread.join(timeout_s)
 
@@ -164,6 +166,26 @@ class Lane:
         finally:
             self._writing.release()
 
+    @contextmanager
+    def standing_still_now(self) -> Iterator[bool]:
+        """Whether nothing is being written; if so, nothing is meanwhile."""
+        is_still = self._writing.acquire(blocking=False)
+        try:
+            yield is_still
+        finally:
+            if is_still:
+                self._writing.release()
+
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """Takes what comes at once, shown or not."""
+        self._in_a_hurry.set()
+        try:
+            yield
+        finally:
+            if not self._stopping.is_set():
+                self._in_a_hurry.clear()
+
     def show(self) -> None:
         """Readers use its generation from now on."""
         self.is_shown = True
@@ -208,7 +230,7 @@ class Lane:
             self._catch_up(sink, generation)
             while True:
                 if not self.is_shown:
-                    self._stopping.wait(self._limits.side_pause_s)
+                    self._in_a_hurry.wait(self._limits.side_pause_s)
                 delivery = self._inbox.take(self._limits.check_s)
                 self._end_if_over()
                 if delivery is not None and self.kind.interval_s:
@@ -340,24 +362,35 @@ class Lane:
         assert self._mark is not None
         self._say(state)
         rows_max = self.kind.rows_per_apply_max or self._limits.chunk_rows_max
-        self._moved_at = time.monotonic()
+        self._moved_at, is_read = time.monotonic(), state is not LaneState.FILLING
         while self._spark is not None and target.next_offset - self._mark.next_offset >= self._limits.task_records_min:
             records_max = self._limits.task_records_max if self.is_shown else self._piece()
             end = min(target.next_offset, self._mark.next_offset + records_max)
             until = target if end == target.next_offset else msgspec.structs.replace(self._mark, next_offset=end)
             held = frozenset(self._held)
-            task = FollowTask(self.kind, self.shape, generation, self._topic, self._mark, until, rows_max, held)
-            self._told_off(self._spark.sparkContext.parallelize([0], 1).mapPartitions(task).collect())
+            task = FollowTask(
+                self.kind, self.shape, generation, self._topic, self._mark, until, rows_max, held, is_read
+            )
+            answered = self._spark.sparkContext.parallelize([0], 1).mapPartitions(task).collect()
+            self._told_off([each for each in answered if not isinstance(each, CutOff)])
+            for each in answered:
+                if isinstance(each, CutOff):
+                    raise each.error
             self._moved(until, state)
         moved: Callable[[Mark], None] = lambda mark: self._moved(mark, state)  # noqa: E731
-        self._told_off(follow(sink, self._topic, self._mark, target, rows_max, moved, self._held))
+        holding = Holding(set(self._held))
+        try:
+            follow(sink, self._topic, self._mark, target, rows_max, holding, moved, is_read=is_read)
+        finally:
+            self._told_off(holding.told)
         self._written_at = time.monotonic()
 
     def _moved(self, mark: Mark, state: LaneState) -> None:
+        records = mark.next_offset - (self._mark.next_offset if self._mark else mark.next_offset)
         self._mark = mark
         self._say(state)
         if state is LaneState.FILLING:
-            self._stopping.wait(self._rest(time.monotonic() - self._moved_at))
+            self._stopping.wait(self._rest(time.monotonic() - self._moved_at, records))
             self._moved_at = time.monotonic()
         self._end_if_over()
 

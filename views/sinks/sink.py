@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -72,7 +73,7 @@ class Refused(NamedTuple):
 
 
 class Sink(ABC):
-    """One generation of one view in one place. Not shared between threads."""
+    """One generation of one view in one place. Not shared between threads, but for what `made` says."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -90,6 +91,11 @@ class Sink(ABC):
         are to be applied again. One that was emptied since it was last asked says so in this way, or has no mark
         afterwards: it must not claim what it lost.
         """
+
+    def made(self, changes: Sequence[Change], *, is_seen: bool = True) -> Callable[[Mark], list[Refused]]:
+        """`apply` in two steps: what can be done without the place is done here, while another thread may be writing
+        what was made before. What need not be seen may become visible with what is written later."""
+        return partial(self.apply, changes)
 
     def again(self, changes: Sequence[Change]) -> list[Refused]:
         """Writes changes that it refused before, and moves no mark: safe beside the lane that keeps the place, because
