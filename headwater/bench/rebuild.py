@@ -47,9 +47,10 @@ if TYPE_CHECKING:
 
 SINK: Final = "search"
 OVER_S_MAX: Final = 7_200.0
-RAW_ROWS_MAX: Final = 200_000
+RAW_ROWS_MAX: Final = 1_000_000
 ROLLBACKS: Final = 5
 _POLL_S: Final = 0.02
+_LOOK_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def _rebuilt(registry: Registry) -> Rebuild:
             break
         if time.monotonic() > deadline:
             raise ViewError("the index was not rebuilt in time", hint="headwater bench rebuild --rows 100000")
-        time.sleep(_POLL_S)
+        time.sleep(_LOOK_S)
     if found.state is not RebuildState.DONE:
         raise ViewError(f"the rebuild {found.state}", detail=found.reason, hint="headwater bench rebuild --rows 10000")
     return found

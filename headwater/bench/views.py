@@ -253,7 +253,7 @@ def follow(runner: GroupRunner, lsn: Lsn, records_max: int, *, whole: bool = Fal
     spec = runner.group.spec
     planner = EpochPlanner(runner.kafka, runner.source, idle_s_max=POLL_S)
     while runner.progress.lsn is None or runner.progress.lsn < lsn.value or not runner.progress.is_snapshot_whole:
-        end = planner.end(runner.position, spec.topic_id, None if whole else records_max)
+        end = planner.end(runner.position, spec.topic_id, None if whole else records_max, cut=runner.progress.is_live)
         if end.offset > runner.offset:
             runner.run(end.offset)
 

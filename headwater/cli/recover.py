@@ -52,7 +52,9 @@ def recover(
         recoverer.carry_out(plan, report)
         if wait and (place.registry.wanted().views or plan.new_era):
             _follow(recoverer.wait(plan), quiet=as_json)
-    if not as_json:
+    if as_json:
+        print_json({**_object(plan), "is_done": wait})
+    else:
         line(
             "recovered" if wait else "begun: headwater status", "; headwater verify compares every view with its source"
         )

@@ -22,7 +22,7 @@ from headwater.api import key_lookup
 from headwater.demo.caught_file import CaughtFile
 from headwater.http.feed import Feed
 from headwater.http.metrics import StatusCollector
-from headwater.pages import front, site, static_files
+from headwater.pages import api_docs, front, site, static_files
 from headwater.pages.console import Console
 from headwater.plain import plain
 
@@ -43,7 +43,7 @@ DOORS: Final = (
 
 
 def make_app(server: PageServer) -> FastAPI:
-    app = FastAPI(title="Headwater", version=__version__, docs_url="/docs", redoc_url=None)
+    app = FastAPI(title="Headwater", version=__version__, docs_url=None, redoc_url=None)
     server.reading.register(app)
     app.include_router(static_files.router())
     site.register(app, server.reading)
@@ -53,6 +53,7 @@ def make_app(server: PageServer) -> FastAPI:
     registry.register(StatusCollector(server))
     feed = Feed(ChangeLog(server.deployment.kafka, server.deployment.source), server.stopping)
     app.include_router(front.router(DOORS))
+    app.include_router(api_docs.router(app))
     Console(server, feed).register(app)
 
     @app.get("/livez")

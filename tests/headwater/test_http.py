@@ -196,6 +196,19 @@ def test_the_front_page_leads_on_and_asks_nobody_else(client: httpx.Client) -> N
     assert "https://" not in answer.text
 
 
+def test_the_page_of_calls_names_each_and_asks_nobody_else(client: httpx.Client) -> None:
+    answer = client.get("docs")
+    assert answer.status_code == 200
+    assert "http://" not in answer.text
+    assert "https://" not in answer.text
+    described = client.get("openapi.json").json()["paths"]
+    assert len(described) > 20
+    for path, methods in described.items():
+        for method in methods:
+            assert f"{method.upper()} {path}".replace("'", "&#39;") in answer.text
+    assert "X-Headwater-Token" in answer.text, "what a call takes is said"
+
+
 def test_the_live_stream_says_the_status_again_and_again(server: PageServer, client: httpx.Client) -> None:
     server.status = status()
     stream = events(client)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cdc.errors import ViewError
@@ -18,6 +19,7 @@ from headwater.deployment import Deployment
 from headwater.views import past_topic
 from headwater.views.causes import Role
 from headwater.views.past import Past, diff, view_at
+from headwater.views.past_warehouse import PastWarehouse
 from headwater.views.place import Place
 from headwater.views.story import Kind, story
 from tests.headwater.test_api import Shop, opened_shop
@@ -113,7 +115,9 @@ def test_a_view_as_it_was_and_what_differs(
     shop.get(f"/v1/views/nothing/diff?from={first}", status=404)
 
 
-def test_the_story_of_a_row(shop: Shop, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_story_of_a_row(
+    shop: Shop, place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     [[xid]] = shop.conn.execute(
         "with changed as (update products set price = 77 where id = 7 returning 1)"
         " select pg_current_xact_id()::text from changed"
@@ -141,6 +145,14 @@ def test_the_story_of_a_row(shop: Shop, place: Place, capsys: pytest.CaptureFixt
     assert [each.op for cause in gone.causes.found for each in cause.changes] == ["delete"]
     assert all(version.follows for version in found.versions)
     assert found.row is None
+
+    with monkeypatch.context() as patched:  # the warehouse goes on while it is asked
+        mark = PastWarehouse.mark
+        patched.setattr(
+            PastWarehouse, "mark", lambda kept: msgspec.structs.replace(mark(kept), next_offset=named.version)
+        )
+        again = story(place, "card", ["7"])
+    assert [version.version for version in again.versions] == [version.version for version in found.versions]
 
     capsys.readouterr()
     assert cli.run(["story", "card", "id=7", "--last", "3"]) == 0

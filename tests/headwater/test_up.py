@@ -16,10 +16,13 @@ from typing import Any
 
 import httpx
 import psutil
+import psycopg
 import pytest
 
+from headwater.deployment import Deployment
 from headwater.service.ready import READY_FILE, is_ready, marked_ready
 from headwater.service.steps import EXAMPLES
+from headwater.settings import Settings
 from headwater.stack import state as stack_state
 from tests.waiting import eventually
 
@@ -149,9 +152,52 @@ def kept(folder: Path) -> None:
     eventually(lambda: bool(httpx.get(caught).json()["caught"]), VIEWS_S_MAX)
 
 
+def lose_the_slot(folder: Path) -> None:
+    """As a person does who finds a slot that holds up the disk."""
+    deployment = Deployment.of(Settings(), stack_state.load(folder / "data folder"))
+    slot = deployment.source.slot
+    with psycopg.connect(deployment.postgres.conninfo(), autocommit=True) as connection:
+
+        def dropped() -> None:
+            connection.execute(
+                "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = %s and active",
+                [slot],
+            )
+            connection.execute(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots"
+                " where slot_name = %s and not active",
+                [slot],
+            )
+            assert not connection.execute("select from pg_replication_slots where slot_name = %s", [slot]).fetchall()
+
+        eventually(dropped)
+
+
+def recover(folder: Path, page: str) -> None:
+    eventually(lambda: httpx.get(f"{page}/readyz").status_code == 503)
+    found = headwater(folder, "recover", "--json")
+    assert found.returncode == 2, found.stdout + found.stderr
+    assert "slot missing" in [gap["code"] for gap in json.loads(found.stdout)["gaps"]]
+    assert asked(folder, "recover", "--yes")["is_done"]
+    eventually(lambda: httpx.get(f"{page}/readyz").status_code == 200)
+
+
+def end_in_order(folder: Path) -> None:
+    processes = family(folder)
+    assert asked(folder, "down") == {"stopped": True, "reset": False}
+    assert gone(processes)
+    assert stack_state.load(folder / "data folder").processes == {}
+    assert not (folder / "data folder" / READY_FILE).exists()
+    said = (folder / "data folder" / "logs" / "up.log").read_text()
+    stops = [line.split()[2] for line in said.splitlines() if line.endswith("stopped")]
+    assert stops == ["connect", "redis", "elasticsearch", "kafka", "postgres"]
+    assert asked(folder, "down", "--reset", "--yes") == {"stopped": False, "reset": True}
+    assert not (folder / "data folder").exists()
+
+
 @pytest.mark.stack
 @pytest.mark.spark
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1500)
 def test_from_nothing_to_moving_data_over_kill_9_to_an_orderly_end(folder: Path) -> None:
     up = headwater(folder, "up", "--detach", "--demo", "--listings", "50", "--rate", "20")
     assert up.returncode == 0, up.stdout + up.stderr
@@ -209,17 +255,14 @@ def test_from_nothing_to_moving_data_over_kill_9_to_an_orderly_end(folder: Path)
     eventually(went_on)
     kept(folder)
 
+    # A slot that is lost takes changes with it: noticed, said, and brought back by one command.
+    lose_the_slot(folder)
+    recover(folder, page)
+    assert asked(folder, "log", "seek", "latest")["position"].split(":")[0] != era
+    kept(folder)
+
     # An orderly end leaves nothing running, and nothing to clear away.
-    processes = family(folder)
-    assert asked(folder, "down") == {"stopped": True, "reset": False}
-    assert gone(processes)
-    assert stack_state.load(folder / "data folder").processes == {}
-    assert not (folder / "data folder" / READY_FILE).exists()
-    said = (folder / "data folder" / "logs" / "up.log").read_text()
-    stops = [line.split()[2] for line in said.splitlines() if line.endswith("stopped")]
-    assert stops == ["connect", "redis", "elasticsearch", "kafka", "postgres"]
-    assert asked(folder, "down", "--reset", "--yes") == {"stopped": False, "reset": True}
-    assert not (folder / "data folder").exists()
+    end_in_order(folder)
 
 
 def test_a_taken_port_is_told_before_anything_is_started(folder: Path) -> None:
