@@ -74,6 +74,7 @@ class TrialStack(Stack):
 
 @pytest.fixture
 def captured(fragile: Stack, unique: str) -> Iterator[Capture]:
+    recover(fragile)
     deployment = Deployment.of(Settings(source=unique), fragile.site.state)
     with contextmanager(fresh_database)(deployment.postgres, unique) as address:
         migrate(address)
@@ -82,6 +83,13 @@ def captured(fragile: Stack, unique: str) -> Iterator[Capture]:
         capture = replace(deployment.capture(), postgres=address)
         yield capture
         eventually(lambda: remove(capture, fragile), CAUGHT_UP_S)
+
+
+def recover(stack: Stack) -> None:
+    """A test that failed with a server down fails alone."""
+    for name in set(stack.plan.servers) - set(stack.running()):
+        stack.forgive()
+        stack.restart(name)
 
 
 def remove(capture: Capture, stack: Stack) -> None:

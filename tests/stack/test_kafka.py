@@ -126,3 +126,45 @@ def test_a_frozen_broker_is_not_taken_for_dead(stack: Stack) -> None:
     stack.child("kafka").signal(signal.SIGCONT)
     stack.wait_ready("kafka")
     assert "Fencing broker" not in stack.child("kafka").log.read_text()
+
+
+class Alone:
+    """A controller that says and writes what it is told to, a step each time it is looked at."""
+
+    def __init__(self, folder: Path, steps: list[tuple[str, int]]) -> None:
+        self.log, self.metadata, self._steps = folder / "controller.log", folder / "metadata", iter(steps)
+        self.metadata.mkdir()
+
+    def exit_code(self) -> int | None:
+        step = next(self._steps, None)
+        if step is None:
+            return 1
+        with self.log.open("a") as log, (self.metadata / "0.log").open("ab") as metadata:
+            log.write(step[0])
+            metadata.write(bytes(step[1]))
+        return None
+
+    def left(self) -> int:
+        return len(list(self._steps))
+
+
+TOOK_OVER, FENCED, WRITES, RESTS = ("Becoming the active controller", 10), ("Fencing broker 1", 0), ("", 10), ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "left"),
+    [
+        ([TOOK_OVER, FENCED, WRITES, WRITES, RESTS], 1),
+        ([TOOK_OVER, FENCED, WRITES, *[RESTS] * 50, WRITES, RESTS], 1),
+        ([TOOK_OVER, *[WRITES] * 20, FENCED, *[RESTS] * 30], 0),
+        ([TOOK_OVER, *[WRITES] * kafka_server.KNOWN_DEAD_GROWTHS, RESTS], 1),
+        ([*[WRITES] * 40, TOOK_OVER, *[RESTS] * 40], 0),
+    ],
+)
+def test_a_controller_is_heard_when_its_log_holds_what_it_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[str, int]], left: int
+) -> None:
+    monkeypatch.setattr(kafka_server, "FENCING_POLL_S", 0)
+    controller = Alone(tmp_path, steps)
+    kafka_server._wait_until_fenced(controller, controller.metadata)  # type: ignore[arg-type]
+    assert controller.left() == left

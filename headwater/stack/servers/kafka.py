@@ -9,6 +9,7 @@ alone first, to learn that the broker is dead.
 
 from __future__ import annotations
 
+import math
 import subprocess
 import time
 from pathlib import Path
@@ -28,12 +29,19 @@ FENCING_POLL_S: Final = 0.05
 FENCING_STOP_S: Final = 10.0
 DEAD_AFTER_MS: Final = 500
 """While the controller is alone: nobody sends it a heartbeat then."""
-KNOWN_DEAD_S: Final = 3.0
-"""A controller that has said nothing this long after it took over knew already that the broker is dead."""
+KEPT_AFTER_GROWTHS: Final = 2
+"""What the controller says is not yet in its log. It writes in order, so the second write after its word is behind it;
+one that is stopped before that forgets what it said, and refuses the broker until its session is over."""
+KNOWN_DEAD_GROWTHS: Final = 30
+"""A controller that has written so often since it took over, and said nothing, knew already that the broker is dead.
+Counted in its own writes, not in seconds: a machine that is slow is slow with both."""
+IDLE_WRITE_MS: Final = 100
+"""While the controller is alone it writes so often, whether or not there is anything to write."""
 SESSION_MS: Final = 30 * 60_000
 """Whoever is frozen with its own controller (a machine that sleeps) is not to be taken for dead by it afterwards."""
 _TOOK_OVER: Final = "Becoming the active controller"
 _FENCED: Final = "Fencing broker"
+_ENOUGH: Final = {_FENCED: KEPT_AFTER_GROWTHS, _TOOK_OVER: KNOWN_DEAD_GROWTHS}
 
 
 class Kafka:
@@ -100,7 +108,7 @@ def _fence(site: Site) -> None:
     command = jvm(site, "kafka", site.heap.kafka_mb, "kafka.Kafka", str(properties))
     child = Child("kafka", Command(command, folder=folder), log)
     try:
-        _wait_until_fenced(child)
+        _wait_until_fenced(child, folder / "data" / "__cluster_metadata-0")
     finally:
         child.stop(FENCING_STOP_S)
 
@@ -111,19 +119,26 @@ def _alone(site: Site) -> dict[str, object]:
         "listeners": f"CONTROLLER://127.0.0.1:{site.state.ports['kafka_controller']}",
         "broker.session.timeout.ms": DEAD_AFTER_MS,
         "broker.heartbeat.interval.ms": DEAD_AFTER_MS // 2,
+        "metadata.max.idle.interval.ms": IDLE_WRITE_MS,
     }
 
 
-def _wait_until_fenced(controller: Child) -> None:
+def _wait_until_fenced(controller: Child, metadata: Path) -> None:
+    """Until its log holds that the broker is dead."""
     deadline = time.monotonic() + FENCING_S_MAX
-    is_leading = False
+    phase, growths, size = "", 0, 0
     while controller.exit_code() is None and time.monotonic() < deadline:
-        told = controller.log.read_text(errors="replace")
-        if _FENCED in told:
+        told, before = _phase(controller.log.read_text(errors="replace")), size
+        size = sum(file.stat().st_size for file in metadata.glob("*.log"))
+        growths = growths + (size > before) if told == phase else 0
+        phase = told
+        if growths >= _ENOUGH.get(phase, math.inf):
             return
-        if _TOOK_OVER in told and not is_leading:
-            is_leading, deadline = True, time.monotonic() + KNOWN_DEAD_S
         time.sleep(FENCING_POLL_S)
+
+
+def _phase(told: str) -> str:
+    return next((phase for phase in _ENOUGH if phase in told), "")
 
 
 def _format(site: Site, properties: Path) -> None:
