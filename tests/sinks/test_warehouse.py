@@ -257,3 +257,30 @@ def test_rows_are_read_by_a_key_of_text(tmp_path: Path) -> None:
         sink.apply([Change(key, row, 2 * turn + place) for place, (key, row) in enumerate(rows)], mark(2 * turn + 2))
     found = sink.read([b'{"city":"Rome"}', b'{"city":"Oslo 1"}', b'{"city":"Bonn"}'])
     assert found == {b'{"city":"Rome"}': b'{"city":"Rome","n":2}', b'{"city":"Oslo 1"}': b'{"city":"Oslo 1","n":1}'}
+
+
+def test_rows_of_a_shape_that_is_not_there_yet_are_not_read(kind: WarehouseKind) -> None:
+    opened(kind).apply([upsert(1, 0, "a")], mark(1))
+    changed = replace(shape("source"), fields=(*shape("source").fields, Field("twice", named("integer"))))
+    sink = kind.open(changed, 1)
+    with pytest.raises(SinkUnavailable, match="twice"):
+        list(sink.rows())
+    with pytest.raises(SinkUnavailable, match="twice"):
+        sink.read([upsert(1, 0, "a").key])
+
+
+@pytest.mark.parametrize("is_by_key", [True, False])
+def test_a_generation_that_goes_while_it_is_read_is_lost(
+    kind: WarehouseKind, monkeypatch: pytest.MonkeyPatch, is_by_key: bool
+) -> None:
+    sink, readable = opened(kind), WarehouseSink._readable
+    sink.apply([upsert(1, 0, "a")], mark(1))
+
+    def gone_then(self: WarehouseSink) -> object:
+        found = readable(self)
+        self.drop()
+        return found
+
+    monkeypatch.setattr(WarehouseSink, "_readable", gone_then)
+    with pytest.raises(SinkUnavailable, match="has lost"):
+        sink.read([upsert(1, 0, "a").key]) if is_by_key else list(sink.rows())

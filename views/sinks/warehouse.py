@@ -139,7 +139,7 @@ class WarehouseSink(HistorySink):
         fields = [Field(column.name, column.stored) for column in self._layout.columns]
         named = [decoded_name(field.name) for field in fields]
         original = [Field(name, field.type) for name, field in zip(named, fields, strict=True)]
-        for batch in _dataset(self._looked(self._current)).to_batches(columns=[field.name for field in fields]):
+        for batch in self._batches(self._readable(), [field.name for field in fields]):
             yield from json_rows(original, pa.Table.from_batches([batch]).rename_columns(named)).to_pylist()
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -150,16 +150,31 @@ class WarehouseSink(HistorySink):
         asked, _ = self._parser.parse(changes, [Mark("", 0)])
         fields = [Field(column.field.name, column.stored) for column in self._layout.columns]
         columns, among = [column.name for column in self._layout.columns], _among(self._layout.key, asked)
-        table = _dataset(self._looked(self._current))
-        if any(_is_text(asked.schema.field(name).type) for name in self._layout.key):
-            # delta-rs gives the least and greatest text of a file as string views, which Arrow cannot compare.
-            pieces = (pa.Table.from_batches([batch]) for batch in table.to_batches(columns=columns))
-            empty = pa.schema([table.schema.field(name) for name in columns]).empty_table()
-            found = pa.concat_tables([empty, *(piece.filter(among) for piece in pieces)])
-        else:
-            found = table.to_table(columns=columns, filter=among)
+        table = self._readable()
+        # delta-rs gives the least and greatest text of a file as string views, which Arrow cannot compare.
+        is_text = any(_is_text(asked.schema.field(name).type) for name in self._layout.key)
+        batches = self._batches(table, columns, None if is_text else among)
+        empty = pa.schema([table.schema.field(name) for name in columns]).empty_table()
+        found = pa.concat_tables([empty, *(pa.Table.from_batches([batch]).filter(among) for batch in batches)])
         rows = json_rows(fields, found.rename_columns([field.name for field in fields])).to_pylist()
         return {key: row for row in rows if (key := self._key_of(row)) in wanted}
+
+    def _readable(self) -> Dataset:
+        """The current rows, which are of another shape while a changed view's next generation is filled."""
+        found = _dataset(self._looked(self._current))
+        lacking = {column.name for column in self._layout.columns} - set(found.schema.names)
+        if lacking:
+            raise self._lost(f"it does not hold {', '.join(sorted(lacking))} yet")
+        return found
+
+    def _batches(
+        self, table: Dataset, columns: list[str], among: pc.Expression | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Readers may have gone over to another generation, and this one may go, while it is read."""
+        try:
+            yield from table.to_batches(columns=columns, filter=among)
+        except FileNotFoundError as error:
+            raise self._lost(str(error)) from error
 
     def _key_of(self, row: bytes) -> bytes:
         values = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
