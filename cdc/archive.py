@@ -124,7 +124,7 @@ class Archiver:
             raise PositionExpired(
                 f"the log dropped offsets {start} to {state.low} before they were archived",
                 detail=f"topic {state.topic_id}, archive in {self._table.path}",
-                hint="archive more often, or raise capture.retention_days; accept_gap goes on behind the loss",
+                hint="headwater up goes on behind the loss; archive more often, or raise capture.retention_days",
             )
         return max(start, state.low)
 

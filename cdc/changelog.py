@@ -16,16 +16,13 @@ from datetime import datetime
 from itertools import islice
 from typing import Final, Protocol
 
-from confluent_kafka import TopicPartition
-
 from cdc.addresses import KafkaAddress, Source
 from cdc.envelope import parse
 from cdc.eras import Era, Eras, current, load, topic_recreated
 from cdc.errors import LogError, PositionExpired
 from cdc.events import ChangeEvent, End, Entry, Record, Snapshot
-from cdc.kafka import REQUEST_S_MAX, lease, log_errors
 from cdc.position import Lsn, Position
-from cdc.reader import Raw, read_range, wait_for_records
+from cdc.reader import Raw, offset_at, read_range, wait_for_records
 from cdc.repeats import without_repeats
 from cdc.seeking import Completed, seek
 from cdc.topics import TopicState, find_topic, topic_state
@@ -111,10 +108,8 @@ class ChangeLog:
         archived = self._first_archived(low.offset, at_ms)
         if archived is not None:
             return self.position(archived)
-        asked = TopicPartition(self.source.changes_topic, 0, at_ms)
-        with log_errors(self.kafka, f"asking for the offset at {at.isoformat()}"), lease(self.kafka) as consumer:
-            found = consumer.offsets_for_times([asked], timeout=REQUEST_S_MAX)[0].offset
-        offset = high.offset if found < 0 else min(max(found, low.offset), high.offset)
+        found = offset_at(self.kafka, self.source.changes_topic, at_ms)
+        offset = high.offset if found is None else min(max(found, low.offset), high.offset)
         return self.position(offset)
 
     def _first_archived(self, low: int, at_ms: int) -> int | None:

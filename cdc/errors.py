@@ -3,6 +3,7 @@
     HeadwaterError
     ├── ConfigurationError     settings, command-line words, files a person wrote
     ├── SourceError            Postgres refuses, or is not set up for capture
+    │   ├── SourceUnavailable  it cannot be reached, or was lost; says when to try again
     │   └── PreflightError     several findings at once, each with its hint
     ├── CaptureError           Kafka Connect or Debezium
     │   └── CaptureGap         going on would skip changes: a new era is needed
@@ -26,9 +27,15 @@ A message is a fact in lower case, a detail, and a hint that names the command t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 class HeadwaterError(Exception):
     """Base of everything Headwater raises on purpose."""
+
+    figures: Mapping[str, int] = MappingProxyType({})
+    """What a program may want to know of it without reading the detail; most have none."""
 
     def __init__(self, fact: str, *, detail: str = "", hint: str = "") -> None:
         self.fact = fact
@@ -64,6 +71,12 @@ class ConfigurationError(HeadwaterError):
 
 class SourceError(HeadwaterError):
     """The source database refused, or cannot be reached."""
+
+
+class SourceUnavailable(SourceError):
+    """The source database cannot be reached, or the connection was lost."""
+
+    retry_after_s: float = 5.0
 
 
 class PreflightError(SourceError):

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import errors
 
 from cdc.addresses import PostgresAddress
-from cdc.errors import SourceError
+from cdc.errors import SourceError, SourceUnavailable
 
 CONNECT_TIMEOUT_S: Final = 10
 IDLE_TCP_S_MAX: Final = 30
@@ -18,7 +18,7 @@ IDLE_TCP_S_MAX: Final = 30
 
 
 def connect(address: PostgresAddress, *, autocommit: bool = True) -> psycopg.Connection:
-    """An open connection; raises SourceError where there is none to be had."""
+    """An open connection; raises SourceUnavailable where there is none to be had."""
     try:
         return psycopg.connect(
             address.conninfo(),
@@ -29,7 +29,7 @@ def connect(address: PostgresAddress, *, autocommit: bool = True) -> psycopg.Con
         )
     except psycopg.OperationalError as error:
         where = f"{address.host}:{address.port}/{address.database} as {address.user}"
-        raise SourceError(
+        raise SourceUnavailable(
             "cannot reach the source database", detail=f"{where}: {str(error).strip()}", hint="headwater doctor"
         ) from error
 
@@ -46,4 +46,6 @@ def explained(conn: psycopg.Connection) -> Iterator[None]:
             hint="headwater doctor",
         ) from error
     except psycopg.OperationalError as error:
-        raise SourceError("lost the source database", detail=str(error).strip(), hint="headwater doctor") from error
+        raise SourceUnavailable(
+            "lost the source database", detail=str(error).strip(), hint="headwater doctor"
+        ) from error

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from cdc.addresses import KafkaAddress
 from cdc.errors import LogError
-from cdc.kafka import Use, explain, lease, log_errors
+from cdc.kafka import REQUEST_S_MAX, Use, explain, lease, log_errors
 
 CHUNK_ROWS_MAX: Final = 10_000
 STALL_S_MAX: Final = 60.0
@@ -86,6 +86,14 @@ def wait_for_records(kafka: KafkaAddress, topic: str, offset: int, timeout_s: fl
         if error is not None:
             raise explain(kafka, error, doing)
         return True
+
+
+def offset_at(kafka: KafkaAddress, topic: str, at_ms: int) -> int | None:
+    """Of the first record written at or after that instant; None if there is none."""
+    asked = TopicPartition(topic, _PARTITION, at_ms)
+    with log_errors(kafka, f"asking {topic} for the offset at {at_ms} ms"), lease(kafka) as consumer:
+        found = int(consumer.offsets_for_times([asked], timeout=REQUEST_S_MAX)[0].offset)
+    return found if found >= 0 else None
 
 
 def _next(consumer: Consumer, timeout_s: float) -> list[Message]:

@@ -126,6 +126,13 @@ def delete_topic(kafka: KafkaAddress, name: str) -> None:
     _settled(lambda: _describe(kafka, name) is None or None, f"topic {name} was deleted but is still there")
 
 
+def delete_before(kafka: KafkaAddress, name: str, offset: int) -> None:
+    """Records before the offset are gone for every reader, at once and for good. Idempotent."""
+    partition = TopicPartition(name, 0, offset)
+    with log_errors(kafka, f"deleting records of topic {name} before {offset}"):
+        admin(kafka).delete_records([partition], request_timeout=REQUEST_S_MAX)[partition].result()
+
+
 def _describe(kafka: KafkaAddress, name: str) -> TopicDescription | None:
     try:
         described = admin(kafka).describe_topics(TopicCollection([name]), request_timeout=REQUEST_S_MAX)

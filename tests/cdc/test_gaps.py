@@ -14,6 +14,7 @@ from cdc.position import Lsn
 from cdc.slots import SlotState
 from views.maintain.registry import GroupStatus, State, ViewState, ViewStatus
 from views.maintain.staleness import stale_views
+from views.maintain.statuses import Statuses
 
 ERA = Era(7, "topic-a", "7000", 1, "slot:1", 0, "test")
 SLOT = SlotState(
@@ -96,5 +97,12 @@ def test_a_view_that_is_late_is_stale_but_misses_nothing() -> None:
     back = GroupStatus(9, 9, True, False, era=7, is_put_back=True, put_back_at_s=3.0)
     for status, group in ((ViewStatus(ViewState.PAUSED, "g", 1.0, "table t changed"), GROUP), (LIVE, back)):
         assert not stale_views(state(status, group), Gaps())["v"].is_gap
+    views = Statuses({"v": LIVE})
+    views.hold("v", "paused by ada")
+    held = stale_views(state(views["v"], GROUP), Gaps())["v"]
+    assert (held.reason, held.is_gap) == ("it is paused by ada", False)
+    assert held.since_s > LIVE.applied_at_s
+    views.release("v")
+    assert views["v"] == LIVE
     told = ViewStatus(ViewState.BUILDING, "g", 1.0, "", "era 7 is over", 4.0, True)
     assert stale_views(state(told, GROUP), Gaps())["v"].is_gap

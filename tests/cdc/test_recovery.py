@@ -5,12 +5,15 @@ A Postgres of the module's own is invalidated, restored and promoted; Kafka and 
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 
@@ -26,6 +29,8 @@ from cdc.position import Position
 from cdc.publication import drop_capture_role
 from cdc.topics import delete_topic, ensure_topic
 from headwater.deployment import Deployment
+from headwater.http.app import make_app
+from headwater.http.server import PageServer
 from headwater.migrate import migrate
 from headwater.recovery import Recoverer
 from headwater.service.canary import Canary
@@ -34,7 +39,8 @@ from headwater.stack.stack import Stack, StackPlan, running
 from headwater.status import Observer, Status
 from tests.conftest import fresh_database
 from tests.waiting import eventually
-from views.maintain.registry import Registry
+from views.maintain.registry import GroupStatus, Registry, State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.staleness import stale_views
 
 pytestmark = pytest.mark.stack
 
@@ -105,7 +111,28 @@ class Site:
         seen = eventually(check, 90)
         assert not seen.healthy, "never healthy while there is a gap"
         assert any(f.level == "fail" and f.name == "gap" and f.hint == "headwater recover" for f in seen.findings)
+        self.tells_readers(code)
         return seen
+
+    def tells_readers(self, code: GapCode) -> None:
+        """A view of that era, as who keeps it would have noted it: it is stale, and nobody is told to be ready."""
+        [gap] = [each for each in self.registry.gaps().gaps if each.code is code]
+        wanted = WantedView("create materialized view ids as select id from t", [], gap.since_s, "batch")
+        group = GroupStatus(1, 1, is_live=True, is_following=False, era=gap.era)
+        views = {"ids": ViewStatus(ViewState.LIVE, "group", gap.since_s)}
+        self.registry.want(Wanted({"ids": wanted}))
+        self.registry.note(State(time.time(), views=views, groups={"group": group}))
+        try:
+            assert stale_views(self.registry.state(), self.registry.gaps())["ids"].is_gap
+            served = PageServer(self.deployment)
+            served.status = self.observer.look()
+            answer = asyncio.run(asked(served, "/readyz"))
+            assert answer.status_code == 503
+            [told] = [each for each in answer.json()["findings"] if each.startswith("view ids: is stale")]
+            assert "the log has a gap" in told
+        finally:
+            self.registry.want(Wanted())  # nobody is here who would bring it back
+            self.registry.note(State())
 
     def recovers(self, *ids: int) -> None:
         """By the one command, after which nothing is missing."""
@@ -128,6 +155,12 @@ class Site:
         seen = self.look()
         assert seen.gaps == ()
         assert not recoverer.plan().is_needed
+
+
+async def asked(server: PageServer, path: str) -> httpx.Response:
+    transport = httpx.ASGITransport(make_app(server))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        return await client.get(path)
 
 
 @pytest.fixture
@@ -218,6 +251,7 @@ def eventually_gap(site: Site, code: GapCode) -> Status:
     seen = site.observer.look()
     assert code in [gap.code for gap in seen.gaps], seen.findings
     site.registry.note_gaps(site.registry.gaps().plus(seen.gaps, None))
+    site.tells_readers(code)
     return seen
 
 
