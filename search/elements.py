@@ -18,13 +18,20 @@ from typing import Any, Final
 from search.errors import QueryRefused
 from search.geo import Point, point
 from search.index import ELEMENT_LEVELS_MAX, LATITUDES, LONGITUDES, Column, Geo, IndexDefinition, Row, Target
-from search.json_paths import elements_at
+from search.json_paths import elements, elements_at
 from search.kinds import Kind
 
 ELEMENTS_MAX: Final = 10_000
 """Of one row, those in others counted twice: Elasticsearch's own limit, unless it is changed there."""
 _ELEMENT: Final = ""
 """The one column of what is evaluated."""
+
+
+def require_few(definition: IndexDefinition, row: Row) -> None:
+    """Raises ValueError for a row that is asked about too many elements: each query of them looks at every one."""
+    documents = (row[column.name] for column in definition.columns if column.kind is Kind.JSON)
+    if sum(len(elements(document)) for document in documents) > ELEMENTS_MAX:
+        raise ValueError(f"more than {ELEMENTS_MAX} objects in the arrays of its json columns")
 
 
 class ElementGeo(Geo):

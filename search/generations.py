@@ -73,8 +73,15 @@ class Generations:
             self._asked(lambda: self.client.indices.update_aliases(actions=actions))
 
     def _behind(self) -> list[str]:
+        """None if there is no such alias.
+
+        Elasticsearch looks for it in all indices, and with security may miss one that is made or removed just then,
+        whoever's it is: that says nothing of the alias.
+        """
         try:
-            return sorted(self._asked(lambda: self.client.indices.get_alias(name=self.names.alias)))
+            return sorted(
+                self._asked(lambda: self.client.indices.get_alias(name=self.names.alias, ignore_unavailable=True))
+            )
         except NotFoundError:
             return []
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -159,6 +159,11 @@ def mapped(query: Query, change: Callable[[Query], Query]) -> Query:
     if isinstance(query, Element):
         return Element(query.field, mapped(query.clause, change))
     return change(query)
+
+
+def is_relative(query: Query) -> bool:
+    """Whether it means something else at another time."""
+    return resolve(query, datetime.now(UTC)) != query
 
 
 def resolve(query: Query, now: datetime) -> Query:

@@ -45,7 +45,7 @@ from search.generations import Generations, IndexNames
 from search.index import ELEMENT_LEVELS_MAX, IndexDefinition, define
 from search.marks import MarkKeeper
 from search.scan import scan
-from views.sinks.sink import Change, Mark, Refused, SinkKind, TendedSink, ViewShape
+from views.sinks.sink import Change, Mark, Refused, SinkKind, TendedSink, ViewShape, fingerprint
 
 TOMBSTONE_HORIZON_S: Final = 7 * 24 * 3600
 PURGE_INTERVAL_S: Final = 3600
@@ -76,6 +76,9 @@ class ElasticsearchKind(SinkKind):
 
     def open(self, shape: ViewShape, generation: int) -> ElasticsearchSink:
         return ElasticsearchSink(self.address.client(), define(shape), generation, self.settings)
+
+    def made_for(self, shape: ViewShape) -> str:
+        return fingerprint(define(shape).meta())
 
     def current(self, source: str, view: str) -> int | None:
         with self.address.client() as client:
