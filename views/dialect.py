@@ -21,11 +21,17 @@ _UNITS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _SYNTAX: Final = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
 """Those with keywords between their arguments."""
 
+_OPTIONS: Final = ("LANGUAGE",)
+"""An option of a view that sqlglot would take for a clause of CREATE FUNCTION."""
+
 
 class ViewSql(Postgres):
     class Parser(PostgresParser):
         LAMBDAS: ClassVar = {
             token: parse for token, parse in PostgresParser.LAMBDAS.items() if token is not TokenType.ARROW
+        }
+        PROPERTY_PARSERS: ClassVar = {
+            name: parse for name, parse in PostgresParser.PROPERTY_PARSERS.items() if name not in _OPTIONS
         }
         FUNCTIONS: ClassVar = {
             name: build for name, build in PostgresParser.FUNCTIONS.items() if name in _AGGREGATES + _WINDOW

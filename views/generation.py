@@ -4,7 +4,8 @@
         └────────────┴─ failed     └──────────▲────────┘
 
 A standby is fed like the one that is live, so going back to it is at once and loses nothing; when its time is over it
-is removed. Every move is written down before the next one begins (views/maintain/rebuilding.py).
+is removed. Every move is written down before the next one begins (views/maintain/rebuilding.py). One that a lane makes
+by itself, because its place was emptied or the view has another shape, is building until it is live.
 """
 
 from __future__ import annotations
@@ -53,10 +54,17 @@ class Generation(msgspec.Struct, frozen=True):
     """When it came into that state."""
     made_at_s: float = 0.0
     rebuild: str = ""
-    """The rebuild that made it; empty for one that was there before."""
+    """The rebuild that made it; empty for one that a lane made by itself."""
     keep_until_s: float | None = None
     """Of a standby: when it is removed."""
     reason: str = ""
+    is_left: bool = False
+    """It is over, and what was written of it could not be removed yet: tried again and again."""
+
+    @property
+    def is_fed_beside(self) -> bool:
+        """It has a lane of its own; one that is made without a rebuild is filled by the lane that is shown."""
+        return self.state in FED and (self.state is not GenerationState.BUILDING or bool(self.rebuild))
 
     @property
     def name(self) -> tuple[str, str, int]:

@@ -30,6 +30,8 @@ from views.plan import (
 )  # fmt: skip
 from views.sqltypes import SqlType
 
+Sources: TypeAlias = Mapping[str, frozenset[TableName]]
+"""By column of the view, the tables that its value is made of."""
 Links: TypeAlias = dict[str, frozenset[str]]
 """By column of the table, the columns that are each equal to it."""
 
@@ -50,6 +52,39 @@ def parts(root: Node) -> tuple[Part, ...]:
         Part(scan.table, {name: columns for name, columns in links.items() if columns}, _types(scan))
         for scan, links in _traced(root)
     )
+
+
+def sources(node: Node) -> Sources:
+    """What counts rows is made of all of them, and so is what another row may take the place of."""
+    if isinstance(node, Scan):
+        return dict.fromkeys(node.names, frozenset({node.table}))
+    below = {name: tables for each in node.inputs for name, tables in sources(each).items()}
+    if isinstance(node, Project):
+        return {name: _made_of(expression, below) for name, expression in node.columns}
+    if isinstance(node, Aggregate):
+        counted = dict.fromkeys((name for name, _ in node.aggregates), _tables(node))
+        return {name: _made_of(expression, below) for name, expression in node.groups} | counted
+    if isinstance(node, Window):
+        return below | dict.fromkeys((name for name, _ in node.columns), _tables(node))
+    if isinstance(node, TopK):
+        return dict.fromkeys(node.names, _tables(node))
+    if isinstance(node, UnionAll):
+        branches = [sources(each) for each in node.branches]
+        return {
+            name: frozenset().union(
+                *(found[each.names[place]] for each, found in zip(node.branches, branches, strict=True))
+            )
+            for place, name in enumerate(node.names)
+        }
+    return {name: below[name] for name in node.names}
+
+
+def _made_of(expression: exp.Expression, below: Sources) -> frozenset[TableName]:
+    return frozenset().union(*(below[column.name] for column in expression.find_all(exp.Column)))
+
+
+def _tables(node: Node) -> frozenset[TableName]:
+    return frozenset({node.table}) if isinstance(node, Scan) else frozenset().union(*map(_tables, node.inputs))
 
 
 def _traced(node: Node) -> Iterator[tuple[Scan, Links]]:

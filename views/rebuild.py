@@ -39,6 +39,7 @@ class Stage(StrEnum):
 
 
 STAGES: Final = tuple(Stage)
+_SWITCHED: Final = "switch readers over in one step"
 
 
 class RebuildState(StrEnum):
@@ -85,6 +86,13 @@ class Rebuild(msgspec.Struct, frozen=True):
     total: int = 0
     """Records of the stage that is under way."""
     rows_per_s: float = 0.0
+    """Over the last minute or so."""
+    filled: int = 0
+    """Records that filling read."""
+    filled_s: float = 0.0
+    """How long that took, without pauses."""
+    computed: Checked | None = None
+    """What was said of the view as it was computed anew, before it was shown."""
     checked: Checked | None = None
     replaces: int | None = None
     """The generation that readers came from."""
@@ -94,6 +102,11 @@ class Rebuild(msgspec.Struct, frozen=True):
     @property
     def is_over(self) -> bool:
         return self.state in OVER
+
+    @property
+    def is_switching(self) -> bool:
+        """Readers may have gone over to it, and nobody has written that down yet."""
+        return self.state in (RebuildState.RUNNING, RebuildState.PAUSED) and self.stage in (Stage.SWITCH, Stage.DONE)
 
     @property
     def left_s(self) -> float | None:
@@ -119,6 +132,7 @@ class Sizes:
     """Of filling this sink, as it was last measured here or, before that, assumed."""
     log_records_per_s: float
     is_measured: bool
+    verified_rows_per_s: float = 0.0
     mirrored_rows: int = 0
     """Of its tables, as the group that keeps it knows them."""
 
@@ -130,31 +144,52 @@ class Step:
     takes_s: float | None = None
 
 
-def explain(view: str, sink: str, origin: Origin, sizes: Sizes, *, switches: bool, keep_s: float) -> tuple[Step, ...]:
-    """What will happen, in order, before anything does."""
+def explain(
+    view: str, sink: str, origin: Origin, sizes: Sizes, *, switches: bool, keep_s: float, history: str = ""
+) -> tuple[Step, ...]:
+    """What will happen, in order, before anything does. `history`: what becomes of it, where versions are kept."""
     says: Mapping[Stage, Step] = {
         Stage.COMPUTE: Step(
             Stage.COMPUTE,
-            f"compute {view} anew beside the one that is kept: {_read(origin, sizes)}",
+            f"compute {view} anew, unseen, beside the one that is kept: {_read(origin, sizes)}",
             _computing_s(origin, sizes),
         ),
         Stage.FILL: Step(
             Stage.FILL,
             f"write {sizes.rows:,} rows into a new generation of the {sink}, from the view's log of"
-            f" {sizes.topic_records:,} records",
+            f" at most {sizes.topic_records:,} records",
             sizes.topic_records / sizes.rows_per_s if sizes.rows_per_s else None,
         ),
         Stage.CATCH_UP: Step(Stage.CATCH_UP, "feed it with what has changed meanwhile, and from then on"),
-        Stage.VERIFY: Step(Stage.VERIFY, "compare every row with the view, and the view with its SQL in Postgres"),
+        Stage.VERIFY: Step(
+            Stage.VERIFY,
+            "compare every row with the view, and the view with its SQL in Postgres",
+            sizes.rows / sizes.verified_rows_per_s if sizes.verified_rows_per_s else None,
+        ),
         Stage.SWITCH: Step(
             Stage.SWITCH,
-            "switch readers over in one step" if switches else f"wait for `headwater switch {view} --sink {sink}`",
+            _SWITCHED if switches else f"wait for `headwater switch {view} --sink {sink}`",
         ),
         Stage.DONE: Step(
             Stage.DONE, f"keep the old generation fed for {keep_s / 3600:g} h, for `headwater rollback {view}`"
         ),
     }
-    return tuple(says[stage] for stage in STAGES[STAGES.index(first_stage(origin)) :])
+    steps = [says[stage] for stage in STAGES[STAGES.index(first_stage(origin)) :]]
+    if first_stage(origin) is Stage.COMPUTE:
+        steps[1:1] = _seen(view, switches=switches)
+        if not switches:
+            steps = [Step(Stage.SWITCH, _SWITCHED) if each.stage is Stage.SWITCH else each for each in steps]
+    if history:
+        steps.insert(steps.index(says[Stage.FILL]) + 1, Step(Stage.FILL, history))
+    return tuple(steps)
+
+
+def _seen(view: str, *, switches: bool) -> list[Step]:
+    """From what was computed to what readers have of it."""
+    compared = Step(Stage.COMPUTE, "compare every row of it with its SQL in Postgres, before any reader has one")
+    waits = Step(Stage.COMPUTE, f"wait for `headwater switch {view}`")
+    shown = Step(Stage.COMPUTE, f"publish what differs, in one step, for every sink of {view}")
+    return [compared, shown] if switches else [compared, waits, shown]
 
 
 def _computing_s(origin: Origin, sizes: Sizes) -> float | None:

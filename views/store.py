@@ -54,11 +54,6 @@ class ViewStore:
         columns = ", ".join(f"{field.name} {field.type}" for field in self.fields)
         return f"view {self.view} ({columns}) key ({', '.join(self.key)})"
 
-    @property
-    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names of all, and of those of the key."""
-        return tuple(field.name for field in self.fields), self.key
-
     @cached_property
     def key_fields(self) -> tuple[Field, ...]:
         named = {field.name: field for field in self.fields}

@@ -18,6 +18,7 @@ from cdc.publication import drop_capture_role
 from headwater.deployment import Deployment
 from headwater.migrate import migrate
 from tests.conftest import fresh_database
+from tests.maintain.child import archived
 from tests.maintain.rig import Rig
 from tests.views.conftest import scratch  # noqa: F401  # a fixture
 from views.maintain.registry import Registry
@@ -79,7 +80,13 @@ def own_rig(deployment: Deployment, spark: SparkSession, ddl: str) -> Iterator[R
 
 
 @pytest.fixture
-def lone_rig(deployment: Deployment, ddl: str) -> Iterator[Rig]:
+def lone_rig(deployment: Deployment, ddl: str, classes: Path) -> Iterator[Rig]:
     """Without a session in this process: the views are kept by a child."""
     with rigged(deployment, None, ddl) as made:
+        made.classes = classes
         yield made
+
+
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return archived(tmp_path_factory.mktemp("java") / "spark.jsa")

@@ -14,9 +14,9 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ from cdc.topics import find_state, topic_state
 from tests.waiting import eventually
 from views.definition import ViewDefinition, parse
 from views.maintain import contents
+from views.maintain.comparing import Compare, no_compare
 from views.maintain.failpoints import VARIABLE
 from views.maintain.group import Group
 from views.maintain.maintainer import Limits, Maintainer
@@ -59,6 +60,7 @@ class Told(msgspec.Struct, frozen=True):
     lsn: str
     committed_at_us: int | None
     published_at_us: int
+    silent: bool = False
 
 
 def plain(text: bytes | str) -> str:
@@ -85,6 +87,10 @@ class Rig:
     """In this process, while it is kept."""
     check: Check = no_check
     """Verifies generations."""
+    compare: Compare = no_compare
+    """Compares what was computed anew before readers have it."""
+    classes: Path = Path("none")
+    """Java's, for children that start quickly."""
 
     # What is wanted
 
@@ -125,7 +131,9 @@ class Rig:
     def group(self, view: str) -> Group:
         status = self.status(view)
         assert status is not None, f"{view} is not known"
-        return Group.load(self.registry.groups / status.group)
+        folder = self.registry.groups / status.read_from
+        assert folder.exists(), f"{view} has just gone over to another group"
+        return Group.load(folder)
 
     def stored(self, view: str) -> list[bytes]:
         with contents.rows(self.group(view), view) as rows:
@@ -173,7 +181,7 @@ class Rig:
                 wanted = self.registry.wanted().views[view].applied_at_s
                 assert status is not None, f"{view} is not known"
                 assert status.applied_at_s == wanted, f"{view} is not the one wanted"
-                assert found[view].group == status.group, f"{view} is of another group"
+                assert found[view].group == status.group == status.serving, f"{view} is of another group"
 
         eventually(far_enough, timeout_s)
 
@@ -273,6 +281,7 @@ class Rig:
             self.sinks,
             archive=self.archive,
             check=self.check,
+            compare=self.compare,
         )
         self.maintainer = maintainer
         failures: list[BaseException] = []
@@ -296,13 +305,23 @@ class Rig:
         if failures:
             raise failures[0]
 
-    def child(self, log: Path, *, failpoint: str = "", single_records_max: int | None = None) -> Child:
-        """By a process of its own, to be killed."""
+    def child(
+        self,
+        log: Path,
+        *,
+        failpoint: str = "",
+        single_records_max: int | None = None,
+        sinks: Mapping[str, dict[str, Any]] | None = None,
+    ) -> Child:
+        """By a process of its own, to be killed. Sinks are by name where they are."""
         given = {
             "bootstrap": self.capture.kafka.bootstrap,
             "source": self.capture.source.name,
             "folder": str(self.registry.folder),
             "single_records_max": single_records_max,
+            "postgres": asdict(self.capture.postgres),
+            "sinks": sinks or {},
+            "classes": str(self.classes),
         }
         environment = {**os.environ, **({VARIABLE: failpoint} if failpoint else {})}
         with log.open("ab") as output:

@@ -8,16 +8,24 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 import psycopg
 import pytest
 
+from headwater.deployment import Deployment
 from headwater.views.apply import apply_again
 from tests.maintain.rig import Child, Rig
+from tests.sinks.places import kind_at
 from tests.waiting import eventually
+from views.generation import GenerationState
 from views.maintain import seed
 from views.maintain.failpoints import PLACES
+from views.maintain.orders import Order, Orders, Verb
+from views.maintain.registry import Wanted
+from views.rebuild import Origin, Rebuild, RebuildState, Stage
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(1500)]
 
@@ -112,31 +120,24 @@ def test_killed_at_every_place(lone_rig: Rig, tmp_path: Path) -> None:
         child.kill()
 
 
-@pytest.mark.parametrize("place", ["published-some", "published-commit"])
-def test_killed_while_going_live(lone_rig: Rig, tmp_path: Path, place: str) -> None:
-    rig, log, mark = lone_rig, tmp_path / "log", tmp_path / "struck"
-    rig.want(VIEWS)
-    child = rig.child(log, failpoint=f"{place}:1:{mark}")
-    try:
-        struck(child, mark)
-    finally:
-        child.kill()
-    child = rig.child(log)
-    try:
-        settle(rig)
-        # Killed again while a view is built that replaces one: its rows that go must be told.
-        mark.unlink()
-        child.kill()
-        rig.want(
-            "create materialized view cards as select id, balance, owner from accounts where id > 5", only=["cards"]
-        )
-        child = rig.child(log, failpoint=f"{place}:1:{mark}")
-        struck(child, mark)
-        child.kill()
+def test_killed_while_going_live(lone_rig: Rig, tmp_path: Path) -> None:
+    """For the first time, and in the place of another: then the rows that go must be told."""
+    rig, log = lone_rig, tmp_path / "log"
+    changed = "create materialized view cards as select id, balance, owner from accounts where id > 5"
+    for text, chosen in ((VIEWS, ()), (changed, ("cards",))):
+        rig.want(text, only=chosen)
+        for place in ("published-some", "published-commit"):
+            mark = tmp_path / f"{place}-{len(chosen)}"
+            child = rig.child(log, failpoint=f"{place}:1:{mark}")
+            try:
+                struck(child, mark)
+            finally:
+                child.kill()
         child = rig.child(log)
-        settle(rig)
-    finally:
-        child.kill()
+        try:
+            settle(rig)
+        finally:
+            child.kill()
 
 
 def test_killed_while_it_begins_with_mirrors(lone_rig: Rig, tmp_path: Path) -> None:
@@ -161,6 +162,99 @@ def test_killed_while_it_begins_with_mirrors(lone_rig: Rig, tmp_path: Path) -> N
         assert seed.found(rig.group("cards")) is None
     finally:
         child.kill()
+
+
+def test_killed_while_a_definition_is_left_and_taken_back(lone_rig: Rig, tmp_path: Path) -> None:
+    """Whether what was left is kept fed or lost by that: readers have what is wanted in the end."""
+    rig, log = lone_rig, tmp_path / "log"
+    one = "create materialized view cards as select id, balance from accounts where id > 3"
+    other = one.replace("> 3", "> 5")
+    rig.want(one)
+    child = rig.child(log, failpoint=f"left:1:{tmp_path / 'left'}")
+    try:
+        settle(rig)
+        with written(rig):
+            rig.want(other)
+            struck(child, tmp_path / "left")
+            child.kill()
+            child = rig.child(log, failpoint=f"taken-back:1:{tmp_path / 'taken-back'}")
+            rig.reached("cards", timeout_s=DEADLINE_S)
+            rig.want(one)
+            rig.reached("cards", timeout_s=DEADLINE_S)
+            eventually(lambda: [each.is_ready for each in rig.registry.state().standbys] == [True], DEADLINE_S)
+            rig.want(other)
+            struck(child, tmp_path / "taken-back")
+        child.kill()
+        child = rig.child(log)
+        rig.settled(timeout_s=DEADLINE_S)
+        child.stop()
+    finally:
+        child.kill()
+
+
+def test_killed_while_a_rebuild_computes_its_view_anew(lone_rig: Rig, deployment: Deployment, tmp_path: Path) -> None:
+    """From the log into the index, then from the mirrors into the cache. Each is cut off while changes come, goes on,
+    and is shown once it is equal; what was left is a standby that is fed."""
+    rig, log = lone_rig, tmp_path / "log"
+    sinks = {"search": asdict(deployment.elasticsearch), "cache": asdict(deployment.redis)}
+    rig.sinks = {name: kind_at(name, at) for name, at in sinks.items()}
+    rig.want(VIEWS.replace("cards as", "cards with (sinks = 'search, cache') as", 1), only=["cards"])
+    child = rig.child(log, failpoint=f"computed-beside:1:{tmp_path / 'log-struck'}", sinks=sinks)
+    try:
+        settle(rig)
+        for sink in sinks:
+            rig.sunk_equals("cards", sink, DEADLINE_S)
+        first = killed_while_it_computes(rig, child, "search", Origin.LOG, tmp_path / "log-struck")
+        child = rig.child(log, failpoint=f"seeded:1:{tmp_path / 'mirrors-struck'}", sinks=sinks)
+        rebuilt(rig, first)
+        second = killed_while_it_computes(rig, child, "cache", Origin.MIRRORS, tmp_path / "mirrors-struck")
+        child = rig.child(log, sinks=sinks)
+        rebuilt(rig, second)
+        settle(rig)
+        child.stop()
+    finally:
+        child.kill()
+
+
+def killed_while_it_computes(rig: Rig, child: Child, sink: str, origin: Origin, mark: Path) -> Order:
+    """Changes come until it is dead."""
+    order = Order(Verb.REBUILD, "cards", sink, origin=origin, applied_at_s=time.time())
+    Orders(rig.registry.folder).give(order)
+    eventually(lambda: rig.registry.book().rebuild(order.id) is not None, DEADLINE_S)
+    with written(rig):
+        cards = msgspec.structs.replace(
+            rig.registry.wanted().views["cards"],
+            applied_at_s=order.applied_at_s,
+            batch=order.id,
+            from_mirrors=origin is Origin.MIRRORS,
+            is_compared=True,
+        )
+        rig.registry.want(Wanted({"cards": cards}))
+        struck(child, mark)
+        child.kill()
+    cut_off = rig.registry.book().rebuild(order.id)
+    assert cut_off is not None
+    assert (cut_off.stage, cut_off.state) == (Stage.COMPUTE, RebuildState.RUNNING)
+    return order
+
+
+def rebuilt(rig: Rig, order: Order) -> None:
+    """To the end that it would have come to: equal, and read; the one before is kept fed."""
+
+    def ended() -> Rebuild:
+        found = rig.registry.book().rebuild(order.id)
+        assert found is not None
+        assert found.is_over, found
+        return found
+
+    done = eventually(ended, DEADLINE_S)
+    assert (done.state, done.stage, done.number, done.replaces) == (RebuildState.DONE, Stage.DONE, 2, 1), done
+    assert done.checked is not None
+    assert done.checked.is_equal
+    states = {each.number: each.state for each in rig.registry.book().of("cards", order.sink)}
+    assert states == {1: GenerationState.STANDBY, 2: GenerationState.LIVE}
+    assert rig.sinks[order.sink].current(rig.capture.source.name, "cards") == 2
+    rig.sunk_equals("cards", order.sink, DEADLINE_S)
 
 
 def test_the_driver_is_killed_at_random_under_load(lone_rig: Rig, tmp_path: Path) -> None:

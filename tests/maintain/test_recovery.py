@@ -19,14 +19,15 @@ from cdc.errors import LogError
 from cdc.events import ChangeEvent, Op
 from cdc.kafka import admin
 from cdc.topics import topic_state
+from headwater.api.shapes import Shapes
 from headwater.deployment import Deployment
 from headwater.recovery import Recoverer, decide
 from headwater.settings import Settings
 from tests.maintain.rig import Rig, limits
 from tests.waiting import eventually
-from views.maintain.maintainer import LOG_LOST
 from views.maintain.registry import ViewState
 from views.maintain.staleness import stale_views
+from views.maintain.wanting import LOG_LOST
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -176,6 +177,7 @@ def test_a_new_era_makes_views_stale_until_they_are_built_from_it(own_rig: Rig) 
             assert "sums" in stale
             assert stale["sums"].is_gap
             assert str(before.era) in stale["sums"].reason
+            assert Shapes(rig.registry, rig.capture.source).shape("sums").key == ("kind",), "readers have what they had"
 
         eventually(is_stale)
         rig.settled(timeout_s=90)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import msgspec
 import pytest
 
+from cdc.changelog import ChangeLog
 from cdc.errors import LogError
+from cdc.position import Lsn
 from cdc.reader import read_range
 from cdc.topics import find_topic, topic_state
 from headwater.deployment import Deployment
 from headwater.sinks import sink_kinds
-from headwater.views.apply import decide
+from headwater.views.apply import apply_again, decide
 from tests.maintain.rig import Rig, limits
 from tests.maintain.test_rebuild import asked
 from tests.waiting import eventually
 from views.maintain import maintainer
-from views.maintain.maintainer import LOG_LOST, Maintainer
 from views.maintain.orders import Order, Verb
 from views.maintain.publisher import Frontier, frontier_topic, read_frontiers, view_topic
 from views.maintain.registry import ViewState, Wanted
+from views.maintain.runner import GroupRunner
+from views.maintain.wanting import LOG_LOST, Wanting
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -95,7 +100,10 @@ def test_one_that_is_changed_twice_takes_the_place_of_the_last_one(kept: Rig) ->
     kept.want(DEAR.format("price >= 10"))
     kept.settled()
     kept.chained("dear")
-    eventually(lambda: len(groups(kept)) == 2)  # the one between them is gone, the first keeps the other view
+    first, last = kept.group("everything").spec.id, kept.group("dear").spec.id
+    eventually(lambda: {each.view for each in kept.registry.state().standbys} == {"dear"})
+    [left] = kept.registry.state().standbys
+    eventually(lambda: groups(kept) == {first, last, left.group})  # the first keeps the other view
     kept.connection.execute("update items set price = price + 1")
     kept.settled()
     kept.sunk_equals("dear", "cache")
@@ -127,6 +135,77 @@ def test_one_that_changes_nothing_does_not_lead_back(kept: Rig) -> None:
     kept.sunk_equals("dear", "cache")
 
 
+def test_what_changes_while_a_view_is_built_from_the_log_is_told_once_and_not_silently(kept: Rig) -> None:
+    """The new group has read what the old one has still to tell: the old one stands still meanwhile."""
+    maintainer, old = kept.maintainer, frontier(kept, "dear").group
+    assert maintainer is not None
+    with maintainer._riding._gate:  # no epoch of those that ride
+        kept.connection.execute("insert into items select n, n from generate_series(100, 119) n")
+        kept.connection.execute("update items set price = price + 1 where id < 10")
+        kept.connection.execute("delete from items where id = 20")
+        marked = kept.marked()
+        eventually(lambda: marked <= last_commit(kept))
+        apply_again(kept.registry, ["dear"])
+
+        def is_ahead() -> GroupRunner:
+            status = kept.status("dear")
+            assert status is not None
+            assert status.group != old
+            new = maintainer._runners[status.group]
+            assert (new.progress.lsn or 0) >= marked.value
+            return new
+
+        new = eventually(is_ahead)
+        assert new.offset > maintainer._runners[old].offset
+        assert not maintainer._showing.go_live(new), "the old one has to tell it first"
+        assert frontier(kept, "dear").group == old
+    eventually(lambda: frontier(kept, "dear").group == new.group.spec.id)
+    kept.connection.execute("insert into items values (200, 200)")
+    kept.settled()
+    kept.chained("dear")
+    loud = Counter(json.loads(key)["id"] for key, told in kept.told("dear") if told is not None and not told.silent)
+    changed = [*range(100, 120), *range(1, 10), 20, 200]
+    assert {id_: loud[id_] for id_ in changed} == dict.fromkeys(changed, 1)
+
+
+def last_commit(rig: Rig) -> Lsn:
+    """That the log holds."""
+    log = ChangeLog(rig.capture.kafka, rig.capture.source)
+    return max((each.end.commit_lsn for each in log.transactions(log.bounds()[0]) if each.end), default=Lsn(0))
+
+
+def test_one_that_is_rejected_is_not_shown_with_what_it_was_built_with(kept: Rig) -> None:
+    before = kept.registry.wanted().views
+    old = kept.group("dear").spec.id
+    kept.want(f"{DEAR.format('price < 15')}; {ALL} where id < 10")
+    changed = kept.registry.wanted().views
+    kept.registry.want(
+        Wanted(
+            {
+                name: msgspec.structs.replace(view, is_reviewed=False, previous=before[name])
+                for name, view in changed.items()
+            }
+        )
+    )
+
+    def are_ready() -> None:
+        for view in changed:
+            status = kept.status(view)
+            assert status is not None
+            assert status.state is ViewState.READY
+
+    eventually(are_ready)
+    decide(kept.registry, ["dear"], approve=False)
+    decide(kept.registry, ["everything"], approve=True)
+    kept.define(before["dear"].text)
+    kept.connection.execute("update items set price = price + 1")
+    kept.settled()
+    assert kept.group("dear").spec.id == old
+    assert kept.group("everything").spec.id != old
+    kept.chained("dear")
+    kept.sunk_equals("dear", "cache")
+
+
 def test_one_that_is_dropped_while_the_next_is_built_leaves_nothing(kept: Rig) -> None:
     waiting = want_reviewed(kept, DEAR.format("price < 15"))
     kept.drop("dear")
@@ -142,12 +221,12 @@ def test_one_that_cannot_be_begun_leaves_the_last_one_fed(
     kept: Rig, monkeypatch: pytest.MonkeyPatch, fact: str, state: ViewState
 ) -> None:
     monkeypatch.setattr(maintainer, "RETRY_S", 0.5)
-    begin, group = Maintainer._begin, frontier(kept, "dear").group
+    begin, group = Wanting._begin, frontier(kept, "dear").group
 
-    def refused(_self: Maintainer, _views: Mapping[str, object]) -> None:
+    def refused(_self: Wanting, _views: Mapping[str, object]) -> None:
         raise LogError(fact, hint="wait")
 
-    monkeypatch.setattr(Maintainer, "_begin", refused)
+    monkeypatch.setattr(Wanting, "_begin", refused)
     kept.want(DEAR.format("price >= 10"))
 
     def is_told() -> None:
@@ -159,7 +238,7 @@ def test_one_that_cannot_be_begun_leaves_the_last_one_fed(
     eventually(is_told)
     kept.connection.execute("insert into items values (30, 30)")
     moved(kept, "dear", frontier(kept, "dear").next_offset - 1)
-    monkeypatch.setattr(Maintainer, "_begin", begin)
+    monkeypatch.setattr(Wanting, "_begin", begin)
     if state is ViewState.PAUSED:
         kept.want(DEAR.format("price >= 10"))
     kept.settled()

@@ -14,6 +14,7 @@ import pytest
 from cdc.errors import StateError
 from tests.maintain.rig import Rig, limits
 from tests.waiting import eventually
+from views.maintain.book import Book
 from views.maintain.copies import copy_group
 from views.maintain.group import Group
 from views.maintain.nodes import StageNode
@@ -89,20 +90,28 @@ def test_an_old_shard_is_noticed(rig: Rig, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lost", "damage"),
-    [("progress.json", "lost"), ("progress.json", "damaged"), ("group.json", "damaged"), ("state.json", "damaged")],
+    [
+        ("progress.json", "lost"),
+        ("progress.json", "damaged"),
+        ("group.json", "damaged"),
+        ("state.json", "damaged"),
+        ("book.json", "damaged"),
+    ],
 )
 def test_a_file_that_says_how_far_it_is(rig: Rig, lost: str, damage: str) -> None:
     rig.want(VIEWS)
     with rig.kept(limits()):
         rig.settled(timeout_s=90)
-    file = rig.registry.folder / lost if lost == "state.json" else rig.group("sums").folder / lost
+    rig.registry.note_book(rig.registry.book())
+    is_of_all = lost in ("state.json", "book.json")
+    file = (rig.registry.folder if is_of_all else rig.group("sums").folder) / lost
     assert file.exists()
     file.unlink() if damage == "lost" else file.write_bytes(b'{"offset":')
     rig.connection.execute("update things set n = n + 1 where id % 4 = 0")
 
     def is_readable() -> bool:
         try:
-            return "sums" in rig.registry.state().views
+            return rig.registry.book() == Book() and "sums" in rig.registry.state().views
         except StateError:
             return False
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from headwater.api.shapes import Shapes
 from headwater.deployment import Deployment
 from headwater.sinks import sink_kinds
 from headwater.views.apply import decide
@@ -17,7 +18,10 @@ from views.maintain.registry import ViewState, ViewStatus, Wanted
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 BEFORE = "create materialized view dear with (sinks = 'cache') as select id, price from items where price >= 10"
-AFTER = "create materialized view dear with (sinks = 'cache') as select id, price + 1 as price from items where id < 16"
+AFTER = """
+create materialized view dear with (sinks = 'cache') as
+    select id, price + 1 as price, price as was from items where id < 16
+"""
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +61,11 @@ def ready(rig: Rig) -> ViewStatus:
 
 
 def test_one_that_is_rejected_leaves_what_is_read_as_it_is(kept: Rig) -> None:
-    group = kept.group("dear").spec.id
+    group, shape = kept.group("dear").spec.id, kept.group("dear").shape("dear", kept.capture.source)
     want_reviewed(kept, AFTER)
     status = ready(kept)
+    assert (status.serving, status.group != group) == (group, True)
+    assert Shapes(kept.registry, kept.capture.source).shape("dear") == shape, "what readers use"
     assert status.review is not None
     counts = status.review.added, status.review.removed, status.review.changed, status.review.equal
     assert counts == (9, 5, 6, 0), "1 to 9 come, 16 to 20 go, 10 to 15 get another price"

@@ -114,6 +114,38 @@ def test_other_columns_are_another_generation(kept: Rig) -> None:
         kept.sunk_equals("cards", sink)
 
 
+def test_other_types_of_the_same_columns_are_another_generation(kept: Rig) -> None:
+    """Also of rows that are written alike in both, such as those without a price."""
+    kept.connection.execute("insert into items values (700, 1, null), (701, 2, 3)")
+    before = {sink: kept.sinks[sink].current(kept.capture.source.name, "cards") for sink in SINKS}
+    cards = CARDS.format(sinks=", ".join(SINKS))
+    for number, price in enumerate(("i.price::double precision as price", "i.price::text as price"), 1):
+        kept.want(cards.replace("i.price", price))
+        for sink in SINKS:
+            kept.sunk_equals("cards", sink)
+            assert kept.sinks[sink].current(kept.capture.source.name, "cards") == (before[sink] or 0) + number
+    kept.connection.execute("update items set price = price + 1")
+    for sink in SINKS:
+        kept.sunk_equals("cards", sink)
+
+
+def test_another_option_is_another_generation_of_the_places_that_it_means_something_to(kept: Rig) -> None:
+    cards = CARDS.replace("'{sinks}'", "'cache, search, warehouse', language = '{language}'")
+    cards = cards.replace("i.price", "i.price::text as price")  # as the test before it left it: no other columns
+    current = lambda sink: kept.sinks[sink].current(kept.capture.source.name, "cards")  # noqa: E731
+    kept.want(cards.format(language="english"))
+    for sink in SINKS:
+        kept.sunk_equals("cards", sink)
+    before = {sink: current(sink) for sink in SINKS}
+    kept.want(cards.format(language="german"))
+    eventually(lambda: current("search") == (before["search"] or 0) + 1, 60)
+    for sink in SINKS:
+        kept.sunk_equals("cards", sink)
+    assert {sink: current(sink) for sink in SINKS if sink != "search"} == {
+        sink: before[sink] for sink in SINKS if sink != "search"
+    }
+
+
 def test_the_board_says_how_far_they_are(kept: Rig) -> None:
     kept.sunk_equals("cards", "cache")
 

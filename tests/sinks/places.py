@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from confluent_kafka import Producer
 
 from cdc.addresses import KafkaAddress
 from cdc.errors import SinkUnavailable
 from cdc.kafka import producer
+from search.address import ElasticsearchAddress
+from search.sink import ElasticsearchKind
 from views.plan import Field
+from views.sinks.cache import CacheKind, RedisAddress
 from views.sinks.inbox import Delivery
-from views.sinks.sink import Change, Mark, Refused, Sink, SinkKind, ViewShape
+from views.sinks.sink import Change, Mark, Refused, Sink, SinkKind, ViewShape, fingerprint
+from views.sinks.warehouse import WarehouseKind
 from views.sqltypes import named, numeric
 
 TOPIC = "topic-1"
@@ -41,6 +46,18 @@ def gone(id_: int, version: int) -> Change:
 
 def mark(next_offset: int, **given: int) -> Mark:
     return Mark(TOPIC, next_offset, **given)
+
+
+def kind_at(name: str, at: dict[str, Any]) -> SinkKind:
+    """For a process of its own, which is told addresses as plain values."""
+    match name:
+        case "cache":
+            return CacheKind(RedisAddress(**at))
+        case "search":
+            return ElasticsearchKind(ElasticsearchAddress(**at))
+        case "warehouse":
+            return WarehouseKind(**at)
+    raise AssertionError(name)
 
 
 def held(sink: Sink) -> dict[int, str]:
@@ -71,6 +88,9 @@ class MemoryKind(SinkKind):
 
     def open(self, shape: ViewShape, generation: int) -> MemorySink:
         return MemorySink(self.place, (shape.view, generation))
+
+    def made_for(self, shape: ViewShape) -> str:
+        return fingerprint(sorted(shape.options.items()))
 
     def current(self, source: str, view: str) -> int | None:
         return self.place.pointers.get(view)
@@ -120,6 +140,7 @@ class MemorySink(Sink):
         return {key: row for key in keys if (row := held.get(key, (0, None))[1]) is not None}
 
     def drop(self) -> None:
+        self._ask()
         self._place.rows.pop(self._name, None)
         self._place.marks.pop(self._name, None)
 
@@ -140,6 +161,7 @@ class Publisher:
     since: int = 0
     next_offset: int = 0
     written: list[Change] = field(default_factory=list)
+    published_at_us: int = field(default_factory=lambda: time.time_ns() // 1000)
 
     @cached_property
     def _producer(self) -> Producer:
@@ -149,12 +171,14 @@ class Publisher:
         out, after = self._producer, self.next_offset
         for change in changes:
             row = "null" if change.after is None else change.after.decode()
-            out.produce(self.topic, key=change.key, value=f'{{"before":null,"after":{row},"position":"1:1"}}'.encode())
+            came = f'"position":"1:1","lsn":"0/1","committed_at_us":1,"published_at_us":{self.published_at_us}'
+            out.produce(self.topic, key=change.key, value=f'{{"before":null,"after":{row},{came}}}'.encode())
         assert out.flush(30) == 0
         placed = [change._replace(version=after + n) for n, change in enumerate(changes)]
         self.written += placed
         self.next_offset += len(changes)
-        return Delivery(Mark(self.topic_id, self.next_offset, self.since, lsn=f"0/{self.next_offset}"), after, placed)
+        upto = Mark(self.topic_id, self.next_offset, self.since, lsn=f"0/{self.next_offset}", published_at_us=1)
+        return Delivery(upto, after, placed)
 
     def rows(self) -> dict[int, str]:
         last = {change.key: change for change in self.written if change.version >= self.since}

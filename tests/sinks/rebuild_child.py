@@ -13,7 +13,7 @@ from typing import cast
 
 from cdc.addresses import KafkaAddress, Source
 from headwater.views.verify_sinks import verify_sink
-from tests.sinks.places import shape
+from tests.sinks.places import kind_at, shape
 from views.maintain.booking import BookKeeper
 from views.maintain.failpoints import reached
 from views.maintain.group import Group
@@ -24,7 +24,6 @@ from views.maintain.rebuilding import Rebuilder
 from views.maintain.registry import Registry
 from views.maintain.sinking import Sinking
 from views.rebuild import Checked
-from views.sinks.cache import CacheKind, RedisAddress
 from views.sinks.following import ViewTopic
 from views.sinks.lane import LaneLimits, LaneState
 from views.store import ViewStore
@@ -36,11 +35,12 @@ PACE_S = 0.1
 def main() -> None:
     given = json.loads(sys.argv[1])
     kafka, source = KafkaAddress(given["bootstrap"]), Source(given["source"])
-    kind, topic = CacheKind(RedisAddress(given["redis"])), ViewTopic(kafka, view_topic(source, VIEW))
+    kind, topic = kind_at(given["sink"], given["at"]), ViewTopic(kafka, view_topic(source, VIEW))
+    type(kind).rows_per_apply_max = 20  # type: ignore[misc]  # who is killed while it fills has filled a part
     whole = shape(source.name)
     store = ViewStore(VIEW, whole.fields, whole.key)
     group = cast(
-        Group, SimpleNamespace(declared={VIEW: SimpleNamespace(sinks=("cache",))}, shape=lambda view, source: whole)
+        Group, SimpleNamespace(declared={VIEW: SimpleNamespace(sinks=(kind.name,))}, shape=lambda view, source: whole)
     )
 
     def check(view: str, sink: str, number: int) -> Checked:
@@ -55,8 +55,8 @@ def main() -> None:
         reached("filling")
         return 0.0
 
-    limits = LaneLimits(check_s=0.1, backoff_s=0.05, backoff_s_max=0.1, chunk_rows_max=20)
-    sinking = Sinking(kafka, source, {"cache": kind}, limits=limits, rest=rest)
+    limits = LaneLimits(check_s=0.1, backoff_s=0.05, backoff_s_max=0.1)
+    sinking = Sinking(kafka, source, {kind.name: kind}, limits=limits, rest=rest)
     keeper = BookKeeper(Registry(Path(given["folder"])))
     obeying = Obeying(
         Orders(Path(given["folder"])), keeper, Rebuilder(keeper, sinking, lambda view: None, check, keep_s=3600)
@@ -68,10 +68,12 @@ def main() -> None:
         end = topic.end()
         frontier = Frontier(VIEW, 1, 1, "0/1", None, 0, "", end)
         sinking.published(group, [Published(frontier, end, None, 0)])
-        lane = sinking.shown(VIEW, "cache")
-        if lane is not None and lane.status.state is LaneState.RIDING and not thread.is_alive():
+        lane = sinking.shown(VIEW, kind.name)
+        if lane is not None and lane.status.reason:
+            print(lane.status.state, lane.status.reason, flush=True)
+        if lane is not None and lane.status.state is LaneState.RIDING and thread.ident is None:
             thread.start()  # before that, orders would be refused
-    if thread.is_alive():
+    if thread.ident is not None:
         thread.join()
     sinking.close()
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import msgspec
 import pytest
 
-from cdc.addresses import Source
+from cdc.addresses import KafkaAddress, Source
+from cdc.reader import Raw
 from cdc.topics import delete_topic
+from headwater.warehouse_sql import kept_views, run_sql
 from tests.sinks.places import MemoryKind, MemoryPlace, Publisher, gone, shape, upsert
 from tests.waiting import eventually
+from views.sinks import wholeness
 from views.sinks.following import ViewTopic
 from views.sinks.inbox import Delivery, Inbox
 from views.sinks.lane import Lane, LaneLimits, LaneState, SinkStatus
 from views.sinks.letters import Letters, letters_topic
 from views.sinks.sink import Mark
+from views.sinks.warehouse import WarehouseKind
 
 pytestmark = pytest.mark.stack
 
@@ -82,7 +88,7 @@ def test_it_rides_without_reading_the_topic(bench: Bench) -> None:
     lane.offer(bench.published.epoch(upsert(1, 0, "a")))
     bench.settled(lane)
     real, bench.published.topic = bench.published.topic, "no.such.topic"
-    lane._topic = ViewTopic(bench.published.kafka, "no.such.topic")
+    lane._follower = replace(lane._follower, topic=ViewTopic(bench.published.kafka, "no.such.topic"))
     after = bench.published.next_offset
     change = upsert(1, after, "b")
     bench.published.written.append(change)
@@ -137,7 +143,7 @@ def test_a_place_that_was_emptied_is_filled_again(bench: Bench, how: str) -> Non
     lane.offer(bench.published.epoch(upsert(3, 0, "c")))
     bench.settled(lane)
     if how == "back to an older mark":
-        bench.place.marks["items", 1] = Mark(bench.published.topic_id, 2)
+        bench.place.marks["items", 1] = msgspec.structs.replace(bench.place.marks["items", 1], next_offset=2)
         del bench.place.rows["items", 1][b'{"id":3}']
     else:
         bench.place.rows.clear()
@@ -247,6 +253,19 @@ def test_a_dropped_view_leaves_nothing(bench: Bench) -> None:
     assert (bench.place.rows, bench.place.marks, bench.place.pointers) == ({}, {}, {})
 
 
+def test_what_is_shown_again_is_not_removed() -> None:
+    """As when its place did not say for a moment that it is read."""
+    place = MemoryPlace(rows={("items", 1): {}, ("items", 2): {}}, pointers={"items": 1})
+    lane = Lane(MemoryKind(place), shape("lab"), ViewTopic(KafkaAddress("nowhere:1"), "t"), LIMITS)
+    try:
+        lane._show(1)
+        assert (place.pointers, sorted(place.rows)) == ({"items": 1}, [("items", 1), ("items", 2)])
+        lane._show(2)
+        assert (place.pointers, sorted(place.rows)) == ({"items": 2}, [("items", 2)])
+    finally:
+        lane.stop()
+
+
 def test_what_came_while_somebody_was_busy_is_taken_together() -> None:
     """As far as each goes on where the one before it ends, and its changes are there."""
 
@@ -279,3 +298,68 @@ def test_a_full_inbox_keeps_only_the_newest_mark() -> None:
         inbox.put(Delivery(mark, n, [upsert(1, n)]))
     assert inbox.take(0) == Delivery(Mark("t", 4), 4, None)
     assert inbox.take(0) is None
+
+
+@dataclass(frozen=True)
+class CompactedTopic(ViewTopic):
+    """Of each key the newest record only."""
+
+    def records(self, start: int, end: int) -> Iterator[list[Raw]]:
+        every = [raw for piece in super().records(start, end) for raw in piece]
+        newest = {raw.key: raw.offset for raw in every}
+        yield [raw for raw in every if newest[raw.key] == raw.offset]
+
+
+@dataclass(frozen=True)
+class ForgetfulTopic(ViewTopic):
+    """Days later: nothing is left of rows that are gone."""
+
+    def records(self, start: int, end: int) -> Iterator[list[Raw]]:
+        newest = {raw.key: raw.value or b"" for piece in super().records(0, end) for raw in piece}
+        gone = {key for key, value in newest.items() if b'"after":null' in value}
+        yield [raw for piece in super().records(start, end) for raw in piece if raw.key not in gone]
+
+
+def test_a_place_that_stood_still_for_days_is_filled_beside_what_is_read(bench: Bench) -> None:
+    """A deletion that it missed is told by nobody any more."""
+    lane = bench.lane()
+    lane.offer(bench.published.epoch(*(upsert(n, 0, f"a{n}") for n in range(4))))
+    bench.settled(lane)
+    lane.stop()
+    bench.published.epoch(gone(1, 0), gone(2, 0))
+    topic = ForgetfulTopic(bench.published.kafka, bench.published.topic)
+    later = Lane(MemoryKind(bench.place), shape("lab"), topic, LIMITS, tell=bench.told.append, letters=bench.letters)
+    bench.lanes.append(later)
+    later.offer(bench.published.epoch(upsert(4, 0, "c"))._replace(changes=None))
+    bench.settled(later)
+    assert bench.place.pointers["items"] == 2
+
+
+def test_a_history_that_is_filled_anew_keeps_what_the_topic_lost(
+    published: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = WarehouseKind(str(tmp_path), interval_s=0.01)
+    topic, compacted = (made(published.kafka, published.topic) for made in (ViewTopic, CompactedTopic))
+    live = Lane(kind, shape("lab"), topic, LIMITS)
+    delivery = published.epoch(*(upsert(n % 5, 0, f"a{n}") for n in range(20)))
+    live.offer(delivery)
+    eventually(lambda: _riding(live))
+    monkeypatch.setattr(wholeness, "WHOLE_MS", -1)  # as if all of it were old
+    side = Lane(kind, shape("lab"), compacted, LIMITS, number=2)
+    side.offer(delivery._replace(changes=None))
+    eventually(lambda: _riding(side))
+    for lane in (live, side):
+        lane.stop()
+
+    def known(generation: int) -> tuple[list[dict[str, object]], int | None]:
+        kind.switch("lab", "items", generation)
+        [kept] = kept_views(tmp_path, "lab")
+        told = "select id, label, _version, valid_from, valid_to from items_history order by _version"
+        return run_sql(tmp_path, "lab", told).to_pylist(), kept.whole_from()
+
+    assert known(2) == known(1)
+    assert known(2)[1] == 0
+
+
+def _riding(lane: Lane) -> None:
+    assert lane.status.state is LaneState.RIDING, lane.status

@@ -14,8 +14,10 @@ from urllib.parse import urlsplit
 import pytest
 from elasticsearch import ConflictError, Elasticsearch
 
+from headwater.api.freshness import Freshness
 from headwater.deployment import Deployment
 from headwater.sinks import sink_kinds
+from search.generations import IndexNames
 from search.sink import ElasticsearchKind, ElasticsearchSink
 from tests.sinks.places import MemoryKind, MemoryPlace, Publisher, gone, held, mark, shape, upsert
 from tests.sinks.proxy import Proxy
@@ -118,6 +120,58 @@ def test_a_minute_away(server: SinkKind, way: Proxy, unique: str, published: Pub
         for each in (away, beside):
             way.mend()
             each.lane.drop()
+
+
+def emptied(kind: SinkKind, source: str, how: str) -> None:
+    """By somebody who knows nothing of us."""
+    if isinstance(kind, ElasticsearchKind):
+        with kind.address.client() as client:
+            client.indices.delete(index=IndexNames(source, "items").index(1))
+        return
+    assert isinstance(kind, CacheKind)
+    keys = CacheKeys(source, "items")
+    with kind.address.client() as client:
+        found = [key for key in client.scan_iter(match=f"{keys.base}:*", count=1_000) if isinstance(key, bytes)]
+        left = keys.pointer if how == "all but the pointer" else ""
+        client.delete(*(key for key in found if key.decode() != left))
+
+
+@pytest.mark.parametrize("meanwhile", ["quiet", "changes come"])
+@pytest.mark.parametrize(
+    ("server", "how"),
+    [("cache", "everything"), ("cache", "all but the pointer"), ("search", "the index")],
+    indirect=["server"],
+)
+def test_emptied_behind_our_back(server: SinkKind, how: str, meanwhile: str, unique: str, published: Publisher) -> None:
+    """Its lane, which rides, notices by itself and fills it again. Until then nobody is told that it is all there."""
+    emptied_one = Watched(server, unique, published)
+    try:
+        emptied_one.lane.offer(published.epoch(*(upsert(n, 0, f"a{n}") for n in range(30))))
+        emptied_one.lane.offer(published.epoch(*(gone(n, 0) for n in range(0, 30, 4))))
+        emptied_one.rides()
+        whole, before = Freshness.of(emptied_one.lane.status), len(emptied_one.told)
+        assert whole.state == "riding"
+        assert whole.lsn != "0/0"
+        emptied(server, unique, how)
+        if meanwhile == "changes come":
+            emptied_one.lane.offer(published.epoch(upsert(1, 0, "b"), gone(2, 0), upsert(99, 0, "new")))
+
+        def is_noticed() -> list[Freshness]:
+            told = [Freshness.of(status) for status in emptied_one.told[before:]]
+            states = [each.state for each in told]
+            assert {"filling", "following"} & set(states), states
+            return told
+
+        first = next(each for each in eventually(is_noticed) if each.state in ("filling", "following"))
+        assert (first.lsn, first.lag_ms) == ("0/0", None), "it includes nothing"
+        assert how == "all but the pointer" or first.state == "filling"
+        emptied_one.rides()
+        eventually(lambda: emptied_one.rows() == published.rows())
+        assert server.current(unique, "items") == emptied_one.lane.status.generation
+        last = Freshness.of(emptied_one.lane.status)
+        assert (last.state, last.lsn) == ("riding", f"0/{published.next_offset}")
+    finally:
+        emptied_one.lane.drop()
 
 
 def test_how_often_a_lane_asks_in_a_minute() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,17 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from msgspec.structs import replace as replace_structs
 
 from cdc.archive_delta import DeltaFolder, Merge, Snapshot
 from cdc.errors import SinkError, SinkUnavailable, StateFenced, ViewError
 from headwater.warehouse_sql import run_sql
 from tests.sinks.places import gone, held, mark, shape, upsert
 from views.plan import Field
+from views.sinks import warehouse_bequest
 from views.sinks.sink import Change, Mark, Refused, ViewShape
-from views.sinks.warehouse import Note, Upkeep, WarehouseKind, WarehouseSink
+from views.sinks.warehouse import Upkeep, WarehouseKind, WarehouseSink
+from views.sinks.warehouse_notes import Note
 from views.sqltypes import NUMERIC, array_of, named, numeric
 
 
@@ -35,7 +39,15 @@ def opened(kind: WarehouseKind, **options: str) -> WarehouseSink:
 
 
 def step(next_offset: int, at_s: int) -> Mark:
-    return Mark("topic-1", next_offset, era=1, offset=next_offset * 10, lsn=f"0/{at_s}", committed_at_us=at_s * 10**6)
+    return Mark(
+        "topic-1",
+        next_offset,
+        era=1,
+        offset=next_offset * 10,
+        lsn=f"0/{at_s}",
+        committed_at_us=at_s * 10**6,
+        published_at_us=2**62,
+    )
 
 
 def test_versions_replays_and_looking_back(kind: WarehouseKind, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +84,53 @@ def test_versions_replays_and_looking_back(kind: WarehouseKind, monkeypatch: pyt
         asked(rows, "0/71")
     with pytest.raises(ViewError, match="does not reach back"):
         asked(rows, "1:19")
+
+
+def test_a_generation_takes_over_what_the_topic_has_let_go(
+    kind: WarehouseKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Filled late from a compacted topic it says that it is not whole; then it knows all that the one before it did."""
+    told = [upsert(1, 0, "a"), upsert(2, 1, "b"), upsert(1, 2, "c"), gone(2, 3), upsert(1, 4, "d"), upsert(3, 5, "e")]
+    old = opened(kind)
+    old.apply(told, step(6, 60), [step(n + 1, 10 * n + 10) for n in range(5)])
+    new = kind.open(shape("source"), 2)
+    new.prepare()
+    late = replace_structs(step(6, 60), published_at_us=1)
+    new.apply(told[4:5], replace_structs(late, next_offset=5), [replace_structs(step(5, 50), published_at_us=1)])
+    new.apply(told[5:], late)
+    kind.switch("source", "items", 2)
+    ask = partial(run_sql, kind.folder, "source")
+    with pytest.raises(ViewError, match="is not whole"):
+        ask("select * from items", "0/50")
+    monkeypatch.setattr(warehouse_bequest, "VERSIONS_MAX", 2)
+    pieces = new.inherit(old)
+    assert (next(pieces), next(pieces)) == (0, 2), "the newest first; what the topic told is there"
+    new = kind.open(shape("source"), 2)  # killed: who comes next goes on
+    assert sum(new.inherit(old)) == 2
+    assert list(new.inherit(old)) == []
+    everything = "select id, label, _version, _lsn, valid_to from items_history order by _version"
+    found = ask(everything).to_pylist()
+    rows = [ask("select id, label from items order by id", f"0/{at}").to_pylist() for at in (10, 20, 30, 40, 50, 60)]
+    kind.switch("source", "items", 1)
+    assert found == ask(everything).to_pylist()
+    assert rows == [
+        ask("select id, label from items order by id", f"0/{at}").to_pylist() for at in (10, 20, 30, 40, 50, 60)
+    ]
+    assert (new.mark(), held(new)) == (late, {1: "d", 3: "e"})
+    DeltaTable(Path(kind.folder, "source", "items", "g2", "current")).delete("id = 1")
+    new.prepare()
+    assert held(new) == {1: "d", 3: "e"}, "and the rows can be made of it"
+
+
+def test_nothing_is_taken_over_of_another_topic_or_from_who_is_behind(kind: WarehouseKind) -> None:
+    old = opened(kind)
+    old.apply([upsert(1, 0, "a"), upsert(1, 1, "b")], step(2, 20))
+    for late in (mark(9, since=5), mark(9)):
+        new = kind.open(shape("source"), 2)
+        new.drop()
+        new.prepare()
+        new.apply([upsert(1, 8, "c")], late)
+        assert list(new.inherit(old)) == []
 
 
 def test_a_dead_letter_that_was_mended_comes_late_and_once(kind: WarehouseKind) -> None:

@@ -17,7 +17,7 @@ from tests.sinks.places import mark
 from views.json_rows import json_rows
 from views.plan import Field
 from views.sinks.sink import Change, ViewShape
-from views.sinks.warehouse import folder_name, named_in
+from views.sinks.warehouse_folders import folder_name, named_in
 from views.sinks.warehouse_rows import RowParser
 from views.sinks.warehouse_types import GONE, LSN, POSITION, VERSION, Layout, decoded_name, encoded_name
 from views.sqltypes import NUMERIC, Family, SqlType, array_of, named, numeric

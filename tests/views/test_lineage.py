@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.views.kept import planned
-from tests.views.sql.tables import demo_catalog
-from views.lineage import parts
+from tests.views.shop import DDL
+from tests.views.sql.tables import catalog_of, demo_catalog
+from tests.views.test_exactness import VIEWS
+from views.lineage import parts, sources
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "market"
 
@@ -36,3 +38,28 @@ def test_a_group_is_tied_by_what_it_is_grouped_by() -> None:
 
 def test_the_first_ten_may_change_with_any_row() -> None:
     assert links("top_agents") == {"agents": [{}], "listings": [{}]}
+
+
+def made_of(view: str) -> dict[str, set[str]]:
+    plan = planned((EXAMPLES / f"{view}.sql").read_text(), demo_catalog())[view]
+    return {name: {table.name for table in tables} for name, tables in sources(plan.root).items()}
+
+
+def test_a_column_is_made_of_tables() -> None:
+    card = made_of("listing_card")
+    assert (card["price"], card["agent"]) == ({"listings"}, {"agents"})
+    assert (card["photos"], card["prices"]) == ({"photos"}, {"price_history"})
+
+
+def test_what_is_counted_is_made_of_all_that_could_be() -> None:
+    stats = made_of("city_stats")
+    assert stats["city"] == stats["listings"] == {"listings"}
+    assert set(map(frozenset, made_of("top_agents").values())) == {frozenset({"agents", "listings"})}
+
+
+def test_every_column_of_a_view_of_any_kind_is_made_of_its_tables() -> None:
+    for name, plan in planned(VIEWS, catalog_of(DDL.replace("create table", "CREATE TABLE"))).items():
+        tables = {part.table for part in parts(plan.root)}
+        found = sources(plan.root)
+        assert set(found) == set(plan.root.names), name
+        assert all(each <= tables for each in found.values()), name

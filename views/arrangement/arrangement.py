@@ -36,10 +36,11 @@ class Statistics:
     """In use, of the file."""
 
 
-def last_epoch(environment: lmdb.Environment) -> int | None:
+def last_epoch(environment: Environment) -> int | None:
     """The last one committed, for a reader in whatever process."""
-    with environment.begin() as transaction:
-        return _number(transaction.get(_EPOCH, db=environment.open_db(_META.encode(), create=False, txn=transaction)))
+    meta = environment.table(_META)
+    with environment.reading() as transaction:
+        return _number(transaction.get(_EPOCH, db=meta))
 
 
 class Writing:
@@ -96,16 +97,20 @@ class Arrangement:
         owner: int = 0,
         create: bool = True,
         durable: bool = True,
+        readonly: bool = False,
     ) -> Arrangement:
         """`identity` is the stage that the state belongs to: a folder of another one is refused. `owner` is the number
         of the writer (ownership.py). `durable` false leaves it to the operating system when pages reach the disk: a
-        killed process loses nothing, a machine that loses power may leave a damaged state behind."""
-        environment = open_environment(folder, create=create, durable=durable)
+        killed process loses nothing, a machine that loses power may leave a damaged state behind. `readonly` claims
+        nothing, and may be opened beside others in this process; not within an epoch of it."""
+        environment = open_environment(folder, create=create, durable=durable, readonly=readonly)
         try:
+            environment.check_whole()
             for name in (_META, _OUTPUT, *tables):
-                environment.table(name)
+                environment.table(name, create=not readonly)
             opened = cls(environment, owner)
-            opened._claim(identity)
+            if not readonly:
+                opened._claim(identity)
         except BaseException:
             close_environment(environment)
             raise
@@ -151,8 +156,9 @@ class Arrangement:
         return pa.ipc.open_stream(saved).read_all()
 
     def statistics(self) -> Statistics:
+        tables = dict(self._environment.tables)
         with self._environment.reading() as transaction:
-            stats = {name: transaction.stat(table) for name, table in self._environment.tables.items()}
+            stats = {name: transaction.stat(table) for name, table in tables.items()}
             size = self._environment.handle.stat()["psize"]
         rows = {name: stat["entries"] for name, stat in stats.items() if name not in (_META, _OUTPUT)}
         return Statistics(rows, sum(map(pages, stats.values())) * size)

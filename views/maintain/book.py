@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from views.generation import FED, Generation, GenerationState
+from views.generation import Generation, GenerationState
 from views.maintain.orders import Answer
 from views.rebuild import Rebuild, RebuildState
 
@@ -15,6 +15,9 @@ ANSWERS_MAX: Final = 200
 REBUILDS_MAX: Final = 200
 """Of those that are over; older ones are in the audit log."""
 RETIRED_MAX: Final = 200
+"""Of those of which nothing is left."""
+PAUSED_BY: Final = "paused by "
+"""What people are told of one that is held, before the name of who did it."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -42,7 +45,10 @@ class Book(msgspec.Struct, frozen=True):
 
     def fed(self) -> list[Generation]:
         """Those that have a lane beside the shown one."""
-        return [each for each in self.generations if each.state in FED]
+        return [each for each in self.generations if each.is_fed_beside]
+
+    def live(self, view: str, sink: str) -> Generation | None:
+        return next((each for each in self.of(view, sink) if each.state is GenerationState.LIVE), None)
 
     def standby(self, view: str, sink: str) -> Generation | None:
         """The one that readers would go back to: that which they left last."""
@@ -51,6 +57,19 @@ class Book(msgspec.Struct, frozen=True):
 
     def highest(self, view: str, sink: str) -> int:
         return max((each.number for each in self.of(view, sink)), default=0)
+
+    def next_number(self, view: str, sink: str, current: int) -> int:
+        """Of what a lane makes by itself: the one that it has begun, or one that never was."""
+        begun = [each.number for each in self.of(view, sink) if _is_own(each) and each.number > current]
+        return max(begun) if begun else max(current, self.highest(view, sink)) + 1
+
+    def outdated(self, view: str, sink: str, number: int) -> list[Generation]:
+        """Those that are not what they are said to be, if readers use that number."""
+        others = [each for each in self.of(view, sink) if each.number != number]
+        return [each for each in others if each.state is GenerationState.LIVE or _is_own(each)]
+
+    def left(self) -> list[Generation]:
+        return [each for each in self.generations if each.is_left]
 
     def rebuild(self, id_: str) -> Rebuild | None:
         return next((each for each in self.rebuilds if each.id == id_), None)
@@ -70,7 +89,7 @@ class Book(msgspec.Struct, frozen=True):
     def with_generation(self, new: Generation) -> Book:
         others = [each for each in self.generations if each.name != new.name]
         over = (GenerationState.RETIRED, GenerationState.FAILED)
-        gone = [each for each in others if each.state in over][:-RETIRED_MAX]
+        gone = [each for each in others if each.state in over and not each.is_left][:-RETIRED_MAX]
         return msgspec.structs.replace(self, generations=(*(each for each in others if each not in gone), new))
 
     def with_rebuild(self, new: Rebuild) -> Book:
@@ -86,13 +105,18 @@ class Book(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, answers=(*others[-ANSWERS_MAX:], answer))
 
     def without_view(self, view: str) -> Book:
-        """A view that was dropped leaves no generations, and nothing under way."""
+        """A view that was dropped leaves nothing under way, and only those generations that are still to be removed."""
         return msgspec.structs.replace(
             self,
-            generations=tuple(each for each in self.generations if each.view != view),
+            generations=tuple(each for each in self.generations if each.view != view or each.is_left),
             rebuilds=tuple(each if each.view != view or each.is_over else _cancelled(each) for each in self.rebuilds),
             held=tuple(each for each in self.held if each.view != view),
         )
+
+
+def _is_own(generation: Generation) -> bool:
+    """A lane fills it, and asked nobody."""
+    return generation.state is GenerationState.BUILDING and not generation.rebuild
 
 
 def _cancelled(rebuild: Rebuild) -> Rebuild:

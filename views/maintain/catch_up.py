@@ -26,7 +26,13 @@ from views.maintain.runner import GroupRunner
 from views.maintain.showing import Showing
 
 POLL_S: Final = 0.3
+LITTLE_S: Final = 1.0
+"""Who is close to the end of the log rests no longer: little is left to read, and its comparison waits for it."""
+AGAIN_S: Final = 0.05
+"""Between two looks whether those that it replaces have come to where it is."""
 SEED_S_MAX: Final = 60.0
+REST_S_MAX: Final = 20.0
+"""Who is close and not shown reads on after so long: what was deleted is still there, who erases it waits."""
 
 
 @dataclass
@@ -40,6 +46,9 @@ class CatchUp:
     riding: Riding
     showing: Showing
     pace: Pace
+    """Of those that are computed anew."""
+    keep_pace: Pace
+    """Of those that nobody reads and that are kept fed: it never ends."""
     is_held: Callable[[GroupRunner], bool]
     lost: Callable[[GroupRunner, PositionExpired], None]
     """Nobody has what it would read next."""
@@ -48,6 +57,7 @@ class CatchUp:
     stop: threading.Event
     threads: dict[str, threading.Thread] = field(default_factory=dict)
     """Of those that follow by themselves now."""
+    _beginning: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def begin(self, runner: GroupRunner) -> None:
         if self.is_held(runner):
@@ -59,8 +69,9 @@ class CatchUp:
         thread.start()
 
     def begin_if_idle(self, runner: GroupRunner) -> None:
-        if runner.group.spec.id not in self.threads:
-            self.begin(runner)
+        with self._beginning:
+            if runner.group.spec.id not in self.threads and runner not in self.riding.groups:
+                self.begin(runner)
 
     @property
     def _is_over(self) -> bool:
@@ -76,25 +87,59 @@ class CatchUp:
         except BaseException as error:
             if not self._is_over and runner.group.spec.id in self.runners:
                 self.fail(error)
+        else:
+            self._leave(runner)
+            if not self._is_over and runner.group.spec.id in self.runners and not runner.is_idle:
+                self.begin_if_idle(runner)  # who was held may have been let go on since
         finally:
-            self.threads.pop(runner.group.spec.id, None)
+            self._leave(runner)
+
+    def _leave(self, runner: GroupRunner) -> None:
+        """Another thread may have begun to follow for it by now: that one stays."""
+        with self._beginning:
+            if self.threads.get(runner.group.spec.id) is threading.current_thread():
+                del self.threads[runner.group.spec.id]
 
     def _catch_up(self, runner: GroupRunner) -> None:
         spec = runner.group.spec
         self._seed(runner)
         planner = EpochPlanner(self.kafka, self.source, idle_s_max=POLL_S, archive=self.archive)
+        pace = self.pace
         while not self._is_over and spec.id in self.runners and not runner.is_idle and not self.is_held(runner):
             end = self._end(runner, planner)
-            if end > runner.offset and not _is_close(runner, planner):
-                began = time.monotonic()
-                self.riding.run_alone(runner, end)
-                if not runner.progress.is_live and self.riding.groups:
-                    self.over.wait(self.pace.rest(time.monotonic() - began))
+            if end > runner.offset and not self._rests(runner, planner) and not self._waits(runner):
+                self._run_beside(runner, end, pace)
             elif not runner.progress.is_live and runner.progress.is_snapshot_whole:
-                if self.showing.may_show(runner):
-                    self.showing.go_live(runner)
+                pace = self.keep_pace
+                if not self.showing.may_show(runner):
+                    self.over.wait(POLL_S)
+                elif not self.showing.go_live(runner):
+                    self.over.wait(AGAIN_S)
             elif runner.progress.is_live and runner.archive is None and self._join(runner, planner):
                 return
+
+    def _run_beside(self, runner: GroupRunner, end: int, pace: Pace) -> None:
+        """An epoch of its own. While nobody reads it, and others that somebody does, it gives way to those."""
+        if runner.progress.is_live or not any(each.progress.is_live for each in list(self.runners.values())):
+            self.riding.run_alone(runner, end)
+            return
+        pace.begin()
+        began, records = time.monotonic(), end - runner.offset
+        self.riding.run_alone(runner, end)
+        if not runner.progress.is_live:
+            reached("computed-beside")
+            rest_s = pace.rest(time.monotonic() - began)
+            self.over.wait(rest_s if records > JOIN_RECORDS_MAX else min(rest_s, LITTLE_S))
+
+    def _rests(self, runner: GroupRunner, planner: EpochPlanner) -> bool:
+        """Whether what is left to read can wait: unless it is compared with Postgres as that is now."""
+        is_awaited = not runner.progress.is_live and self.showing.is_awaited(runner)
+        return _is_close(runner, planner) and not is_awaited
+
+    def _waits(self, runner: GroupRunner) -> bool:
+        """Whether it need not read on before those that it replaces have come to where it is."""
+        is_there = runner.progress.is_snapshot_whole and runner.archive is None and runner.intended is None
+        return is_there and not runner.progress.is_live and self.showing.is_ahead(runner)
 
     def _end(self, runner: GroupRunner, planner: EpochPlanner) -> int:
         """Of its next epoch: one that was begun, and what was published before, end where they did."""
@@ -138,7 +183,8 @@ class CatchUp:
 
 
 def _is_close(runner: GroupRunner, planner: EpochPlanner) -> bool:
-    """Near enough to the end of the log to be shown, or to ride with the others, who read Kafka only."""
+    """Near enough to the end of the log to be shown, or to ride with the others, who read Kafka only. Who is not shown
+    is so for a while only."""
     return (
         planner.seen is not None
         and planner.seen[0].offset - runner.offset <= JOIN_RECORDS_MAX
@@ -146,4 +192,5 @@ def _is_close(runner: GroupRunner, planner: EpochPlanner) -> bool:
         and runner.archive is None
         and runner.intended is None
         and runner.offset >= runner.published_to
+        and (runner.progress.is_live or time.monotonic() - runner.ran_at <= REST_S_MAX)
     )

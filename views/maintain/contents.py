@@ -8,13 +8,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-import lmdb
 import msgspec
 import pyarrow as pa
 
-from cdc.errors import StateDamaged, ViewError
+from cdc.errors import ViewError
 from views.arrangement.arrangement import last_epoch
-from views.arrangement.environment import REPAIR, TABLES_MAX
+from views.arrangement.environment import opened
 from views.arrangement.tables import Entries
 from views.keys import shards_of
 from views.maintain.group import Group
@@ -23,27 +22,15 @@ from views.maintain.repairs import AskedKey
 from views.store import SCHEMA, ViewStore
 
 ROWS_PER_CHUNK: Final = 5_000
-_ROWS: Final = b"rows"
-
-
-@contextmanager
-def _opened(folder: Path) -> Iterator[lmdb.Environment]:
-    """For a reader in whatever process."""
-    if not (folder / "data.mdb").exists():
-        raise StateDamaged(f"no state in {folder}", detail="the view has no contents there", hint=REPAIR)
-    environment = lmdb.open(str(folder), readonly=True, max_dbs=TABLES_MAX, readahead=False)
-    try:
-        yield environment
-    finally:
-        environment.close()
+_ROWS: Final = "rows"
 
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[Entries]:
     """A store's rows as of one moment."""
-    with _opened(folder) as environment:
-        table = environment.open_db(_ROWS, create=False)
-        with environment.begin() as transaction:
+    with opened(folder) as environment:
+        table = environment.table(_ROWS)
+        with environment.reading() as transaction:
             yield Entries(transaction, table)
 
 
@@ -56,10 +43,19 @@ def epoch(group: Group, view: str) -> int:
     """The last one that a shard of it has taken; 0 before the first."""
 
     def taken(folder: Path) -> int:
-        with _opened(folder) as environment:
+        with opened(folder) as environment:
             return last_epoch(environment) or 0
 
     return max(map(taken, _folders(group, view)))
+
+
+def count(group: Group, view: str) -> int:
+    """Of its rows."""
+    found = 0
+    for folder in _folders(group, view):
+        with _reading(folder) as rows:
+            found += rows.count()
+    return found
 
 
 def row(group: Group, view: str, key: Mapping[str, object]) -> bytes | None:
@@ -96,8 +92,8 @@ def as_changes(group: Group, view: str) -> Iterator[pa.Table]:
         yield from _tables((key_json(store, after), None, after) for _, after in found)
 
 
-def difference(old: Group, new: Group, view: str) -> Iterator[pa.Table]:
-    """What leads from the contents in one group to those in another."""
+def difference(old: Group, new: Group, view: str, *, every: bool = False) -> Iterator[pa.Table]:
+    """What leads from the contents in one group to those in another; of `every` row, also where it is the same."""
     before, after = old.store(view), new.store(view)
     if not has_same_key(before, after):
         with rows(old, view) as gone:
@@ -105,7 +101,7 @@ def difference(old: Group, new: Group, view: str) -> Iterator[pa.Table]:
         yield from as_changes(new, view)
         return
     with rows(old, view) as one, rows(new, view) as two:
-        pairs = ((left, right) for left, right in paired(one, two) if left != right)
+        pairs = ((left, right) for left, right in paired(one, two) if every or left != right)
         yield from _tables((key_json(after, _either(left, right)), left, right) for left, right in pairs)
 
 

@@ -12,13 +12,13 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import lmdb
 import msgspec
 
 from cdc.errors import StateError
-from views.arrangement.environment import TABLES_MAX
+from views.arrangement.environment import Environment, opened
 from views.maintain import seed
 from views.maintain.group import FILE as GROUP_FILE
 from views.maintain.group import Group, write_whole
@@ -37,16 +37,25 @@ class Copy(msgspec.Struct, frozen=True):
     progress: Progress
 
 
+class _Frozen(NamedTuple):
+    """A shard's state as of one moment."""
+
+    folder: Path
+    environment: Environment
+    transaction: Any
+
+
 @contextmanager
-def _frozen(group: Group, places: Iterable[tuple[Node, int]]) -> Iterator[list[tuple[Path, Any, Any]]]:
+def _frozen(group: Group, places: Iterable[tuple[Node, int]], *tables: str) -> Iterator[list[_Frozen]]:
+    """`tables` are those that will be looked at."""
     with ExitStack() as closing:
         found = []
         for node, shard in places:
             folder = group.state_folder(node, shard)
-            environment = closing.enter_context(
-                lmdb.open(str(folder), readonly=True, max_dbs=TABLES_MAX, readahead=False)
-            )
-            found.append((folder, environment, closing.enter_context(environment.begin())))
+            environment = closing.enter_context(opened(folder))
+            for table in tables:
+                environment.table(table)
+            found.append(_Frozen(folder, environment, closing.enter_context(environment.reading())))
         yield found
 
 
@@ -75,23 +84,23 @@ def take_seed(runner: GroupRunner, group: Group) -> Seed | None:
     do not hold all that it needs, stand within an epoch, or cannot be copied."""
     partial = group.folder / f".{seed.FOLDER}"
     seed.remove(group)
-    with ExitStack() as closing:
-        with runner.lock:
-            if runner.intended is not None or not seed.can_seed(runner, group):
-                return None
-            other, progress = runner.group, runner.progress
-            frozen = closing.enter_context(_frozen(other, seed.needed(other, group)))
-        taken = Seed(progress, sum(_rows(environment, transaction) for _, environment, transaction in frozen))
-        try:
+    try:
+        with ExitStack() as closing:
+            with runner.lock:
+                if runner.intended is not None or not seed.can_seed(runner, group):
+                    return None
+                other, progress = runner.group, runner.progress
+                frozen = closing.enter_context(_frozen(other, seed.needed(other, group), ROWS))
+            taken = Seed(progress, sum(map(_rows, frozen)))
             shutil.rmtree(partial, ignore_errors=True)
             _write(frozen, other.state, partial / other.state.name)
             write_whole(partial / GROUP_FILE, msgspec.json.encode(other.spec))
             write_whole(partial / seed.FILE, msgspec.json.encode(taken))
             os.replace(partial, seed.folder_of(group))
-        except (OSError, lmdb.Error):  # a full disk, say: the log says the same
-            shutil.rmtree(partial, ignore_errors=True)
-            return None
-        return taken
+            return taken
+    except (OSError, lmdb.Error, StateError):  # a full disk, say: the log says the same
+        shutil.rmtree(partial, ignore_errors=True)
+        return None
 
 
 def newest(group: Group, copies: Path) -> tuple[Path, Copy] | None:
@@ -124,15 +133,15 @@ def put_back(runner: GroupRunner, copies: Path) -> Progress:
         return progress
 
 
-def _write(frozen: Iterable[tuple[Path, Any, Any]], base: Path, target: Path) -> None:
+def _write(frozen: Iterable[_Frozen], base: Path, target: Path) -> None:
     for folder, environment, transaction in frozen:
         place = target / folder.relative_to(base)
         place.mkdir(parents=True)
-        environment.copy(str(place), compact=True, txn=transaction)
+        environment.handle.copy(str(place), compact=True, txn=transaction)
 
 
-def _rows(environment: Any, transaction: Any) -> int:
-    return int(transaction.stat(environment.open_db(ROWS.encode(), txn=transaction, create=False))["entries"])
+def _rows(frozen: _Frozen) -> int:
+    return int(frozen.transaction.stat(frozen.environment.table(ROWS))["entries"])
 
 
 def _put(partial: Path, folder: Path) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -53,6 +54,9 @@ class GroupSpec(msgspec.Struct, frozen=True):
     """By table, the offset before which its events are passed over: a later snapshot brings its rows."""
     seed_from: str = ""
     """The group whose mirrors it begins with, if that one has what it needs (seed.py)."""
+    kept_since_s: float = 0.0
+    keep_until_s: float = 0.0
+    """Of one that readers left: it is fed until then, for who wants it back (standing_by.py)."""
 
     @classmethod
     def new(
@@ -69,7 +73,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
 
 def write_whole(file: Path, content: bytes) -> None:
     """The whole content or the old one, whatever happens meanwhile."""
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    partial = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
     with partial.open("wb") as handle:
         handle.write(content)
         handle.flush()

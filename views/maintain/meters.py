@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,8 @@ class Meters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: deque[tuple[float, Measured]] = deque(maxlen=KEPT)
+        self._came: deque[tuple[float, int]] = deque(maxlen=KEPT)
+        """When the log was first seen to end there."""
         self._count = self._records = self._changes = 0
         self._looked_at, self._memory_mb = float("-inf"), dict[str, float]()
 
@@ -58,11 +61,29 @@ class Meters:
                 spark_ms,
             )
 
-    def lately_behind_ms(self) -> float:
+    def lately_behind_ms(self, lately_s: float) -> float:
         """How far behind the log what was published in the last seconds was, at worst but one in ten."""
-        since = time.monotonic() - RATE_S
+        since = time.monotonic() - lately_s
         with self._lock:
             return _at(sorted(m.behind_ms for at, m in self._last if at >= since and m.behind_ms is not None), 0.9)
+
+    def came(self, end: int) -> None:
+        """The log ends there now."""
+        with self._lock:
+            if not self._came or end > self._came[-1][1]:
+                self._came.append((time.monotonic(), end))
+            elif end < self._came[-1][1]:
+                self._came.clear()  # another topic
+
+    def waiting_ms(self, offsets: Iterable[int]) -> float:
+        """How long what is in the log has waited, at the least, for the last of those who have read up to there: who
+        gets to nothing publishes nothing that could be late."""
+        read_to = min(offsets, default=None)
+        if read_to is None:
+            return 0.0
+        with self._lock:
+            came_at = next((at for at, end in self._came if end > read_to), None)
+        return 0.0 if came_at is None else (time.monotonic() - came_at) * 1000
 
     def memory_mb(self) -> dict[str, float]:
         """Resident, of this process, its JVM and the Python workers under that; looked at now and then."""

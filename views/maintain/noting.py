@@ -15,6 +15,7 @@ from views.maintain.registry import GroupStatus, Registry, State
 from views.maintain.riding import Riding
 from views.maintain.runner import GroupRunner
 from views.maintain.sinking import Sinking
+from views.maintain.standing_by import StandingBy
 from views.maintain.statuses import Statuses
 
 
@@ -28,12 +29,16 @@ class Noting:
     meters: Meters
     riding: Riding
     sinking: Sinking
+    standing_by: StandingBy
     by_themselves: Collection[str]
     """Groups that follow the log by themselves now."""
+    end: int = 0
+    """Of the log, when it was last noted."""
     _put_back_at: dict[str, float] = field(default_factory=dict)
 
     def note(self, problem: str) -> None:
-        end = topic_state(self.kafka, self.source.changes_topic).high
+        end = self.end = topic_state(self.kafka, self.source.changes_topic).high
+        self.meters.came(end)
         groups = {name: self._group(name, runner, end) for name, runner in list(self.runners.items())}
         self.registry.note(
             State(
@@ -45,6 +50,8 @@ class Noting:
                 self.meters.memory_mb(),
                 problem,
                 self.sinking.statuses(),
+                self.standing_by.statuses(),
+                self.sinking.statuses_beside(),
             )
         )
 

@@ -15,16 +15,19 @@ import msgspec
 
 from cdc.errors import HeadwaterError, ViewError
 from views.generation import GenerationState
-from views.maintain.book import Held
+from views.maintain.book import PAUSED_BY, Held
 from views.maintain.booking import BookKeeper
-from views.maintain.orders import Answer, Order, Orders, Verb
+from views.maintain.going_back import chosen, entered_for, entry
+from views.maintain.orders import Answer, Order, Orders, SinkAnswer, Verb, together
 from views.maintain.rebuilding import Rebuilder
 from views.maintain.sinking import Sinking
-from views.rebuild import Origin, Rebuild, RebuildState, Stage, first_stage
+from views.maintain.stocktaking import Stocktaking
+from views.rebuild import Rebuild, RebuildState, Stage, first_stage
 from views.sinks.lane import LaneState
 
 POLL_S: Final = 0.1
-ROLLBACK: Final = "rollback"
+VERDICT_S_MAX: Final = 300.0
+"""A generation that was verified longer ago is verified again before readers are switched to it."""
 
 
 class Obeying:
@@ -40,14 +43,15 @@ class Obeying:
     ) -> None:
         self._orders, self._keeper, self._rebuilder = orders, keeper, rebuilder
         self._sinking: Sinking = rebuilder.sinking
+        self._stocktaking = Stocktaking(keeper, self._sinking)
         self._hold_views, self._release_views = hold_views, release_views
-        self._sinking.highest = self._highest
+        self._sinking.next_number = self._next_number
         for held in keeper.book.held:
             if held.sink:
-                self._sinking.hold(held.view, held.sink, why(held))
+                self._sinking.hold(held.view, held.sink, why(held), held.since_s)
 
-    def _highest(self, view: str, sink: str) -> int:
-        return self._keeper.book.highest(view, sink)
+    def _next_number(self, view: str, sink: str, current: int) -> int:
+        return self._keeper.book.next_number(view, sink, current)
 
     def run(self, stop: threading.Event) -> None:
         try:
@@ -59,6 +63,7 @@ class Obeying:
 
     def look(self) -> None:
         with self._keeper.lock:
+            self._stocktaking.look()  # first: what is asked next gets a number that nobody has
             for file, order in self._orders.waiting():
                 if order is not None and self._keeper.book.answer(order.id) is None:
                     answer = self._answered(order)  # which changes the book
@@ -68,7 +73,7 @@ class Obeying:
             self._keeper.note()
 
     def _answered(self, order: Order) -> Answer:
-        verbs: Mapping[Verb, Callable[[Order], str]] = {
+        verbs: Mapping[Verb, Callable[[Order], str | list[SinkAnswer]]] = {
             Verb.REBUILD: self._rebuild,
             Verb.PAUSE: self._pause,
             Verb.RESUME: self._resume,
@@ -80,10 +85,10 @@ class Obeying:
             Verb.RELEASE: self._release,
         }
         try:
-            fact = verbs[order.verb](order)
+            done = verbs[order.verb](order)
         except HeadwaterError as error:
             return Answer(order.id, False, error.fact, error.detail, error.hint, time.time())
-        return Answer(order.id, True, fact, at_s=time.time())
+        return Answer(order.id, True, done, at_s=time.time()) if isinstance(done, str) else together(order, done)
 
     # Rebuilds
 
@@ -141,89 +146,78 @@ class Obeying:
 
     def _pause(self, order: Order) -> str:
         rebuild = self._under_way(order)
-        self._keeper.put(msgspec.structs.replace(rebuild, state=RebuildState.PAUSED))
-        self._keeper.flush()
-        self._sinking.leave(rebuild.view, rebuild.sink, rebuild.number)
-        return f"rebuild {rebuild.id} is paused"
+        return f"rebuild {rebuild.id} is paused{self._rebuilder.pause(rebuild)}"
 
     def _resume(self, order: Order) -> str:
         rebuild = self._under_way(order)
-        is_ready = rebuild.stage is Stage.SWITCH and not rebuild.switches
-        state = RebuildState.READY if is_ready else RebuildState.RUNNING
-        self._keeper.put(msgspec.structs.replace(rebuild, state=state))
-        self._keeper.flush()
+        self._rebuilder.resume(rebuild)
         return f"rebuild {rebuild.id} goes on"
 
     def _cancel(self, order: Order) -> str:
         rebuild = self._under_way(order)
-        self._rebuilder.cancel(rebuild)
-        return f"rebuild {rebuild.id} is cancelled; no reader has seen it"
+        return f"rebuild {rebuild.id} is cancelled; {self._rebuilder.cancel(rebuild)}"
 
-    # Switching
+    # Switching: sink by sink, each by itself
 
-    def _switch(self, order: Order) -> str:
-        book = self._keeper.book
-        found = [
-            each
-            for each in book.rebuilds
-            if each.view == order.view and order.sink in ("", each.sink) and each.state is RebuildState.READY
-        ]
+    def _switch(self, order: Order) -> list[SinkAnswer]:
+        mine = [each for each in self._keeper.book.rebuilds if each.view == order.view]
+        found = [each for each in mine if order.sink in ("", each.sink) and _waits(each)]
         if not found:
             raise ViewError(
                 f"no rebuild of {order.view} waits for a switch",
                 detail="one that is verified, and was asked to wait",
                 hint=f"headwater rebuild {order.view} --no-switch",
             )
-        for each in found:
-            self._rebuilder.switch(msgspec.structs.replace(each, state=RebuildState.RUNNING))
-        return ", ".join(f"readers of the {each.sink} use generation {each.number}" for each in found)
+        return [self._switched(each) for each in found]
 
-    def _roll_back(self, order: Order) -> str:
+    def _switched(self, ready: Rebuild) -> SinkAnswer:
+        """What was compared long ago may have become wrong since: it is compared once more, and then switched to."""
+        if ready.state is RebuildState.RUNNING:
+            return _done(ready, "go over to")  # it was begun, and is tried until it is done
+        if ready.stage is Stage.COMPUTE:
+            return SinkAnswer(ready.sink, ready.number, True, self._rebuilder.show(ready))
+        running = msgspec.structs.replace(ready, state=RebuildState.RUNNING)
+        if time.time() - ready.began.get(Stage.SWITCH, 0.0) > VERDICT_S_MAX:
+            self._keeper.enter(msgspec.structs.replace(running, switches=True), Stage.VERIFY)
+            fact = f"generation {ready.number} of the {ready.sink} is verified again; then readers use it"
+            return SinkAnswer(ready.sink, ready.number, True, fact)
+        try:
+            self._rebuilder.switch(running)
+        except HeadwaterError as error:  # nobody goes over later, unasked
+            self._keeper.put(msgspec.structs.replace(ready, reason=error.summary))
+            self._keeper.flush()
+            return _refused(ready, error)
+        return _done(ready, "use")
+
+    def _roll_back(self, order: Order) -> list[SinkAnswer]:
         """What it goes back to is written down first: obeyed twice, it does not go there and back."""
         book = self._keeper.book
-        if any(each.id.startswith(f"{order.id}-") for each in book.rebuilds):
-            return f"readers of {order.view} go back"  # it was begun, and is tried until it is done
-        for each in self._back(order):
-            self._keeper.put(each)
-            self._keeper.flush()
-            self._gone_back(each)
-        found = [each for each in self._keeper.book.rebuilds if each.id.startswith(f"{order.id}-")]
-        return ", ".join(f"readers of the {each.sink} use generation {each.number} again" for each in found)
-
-    def _gone_back(self, back: Rebuild) -> None:
-        try:
-            self._rebuilder.switch(back)
-        except HeadwaterError as error:
-            self._keeper.end(msgspec.structs.replace(back, reason=error.fact), RebuildState.FAILED)
-            raise
-
-    def _back(self, order: Order) -> list[Rebuild]:
-        book = self._keeper.book
-        all_ = sorted({each.sink for each in book.generations if each.view == order.view})
-        sinks = [order.sink] if order.sink else all_
-        found = [standby for sink in sinks if (standby := book.standby(order.view, sink)) is not None]
-        if not found:
+        if begun := entered_for(book, order):  # what was cut off is tried until it is done
+            return [_gone_back(each) for each in begun]
+        back, stay = chosen(book, order.view, order.sink)
+        if not back:
             raise ViewError(
                 f"{order.view} has no generation to go back to",
                 detail="one that readers left, and that is still kept fed",
                 hint=f"headwater generations {order.view}",
             )
-        now = time.time()
-        return [
-            Rebuild(
-                f"{order.id}-{each.sink}",
-                each.view,
-                each.sink,
-                each.number,
-                Origin.TOPIC,
-                order.at_s,
-                order.by,
-                Stage.SWITCH,
-                began={Stage.SWITCH: now},
-                reason=ROLLBACK,
-            )
-            for each in found
+        entries = [entry(order, each, time.time()) for each in back]
+        for each in entries:
+            self._keeper.put(each)
+        self._keeper.flush()
+        stays = [
+            SinkAnswer(at.sink, at.number, True, f"readers of the {at.sink} use generation {at.number} already")
+            for at in stay
         ]
+        return [*(self._go_back(each) for each in entries), *stays]
+
+    def _go_back(self, back: Rebuild) -> SinkAnswer:
+        try:
+            self._rebuilder.switch(back)
+        except HeadwaterError as error:
+            self._keeper.end(msgspec.structs.replace(back, reason=error.summary), RebuildState.FAILED)
+            return _refused(back, error)
+        return _gone_back(self._keeper.known(back))
 
     def _retire(self, order: Order) -> str:
         generation = self._keeper.book.generation(order.view, order.sink, order.number or 0)
@@ -233,8 +227,9 @@ class Obeying:
                 detail=f"it is {generation.state}" if generation else "it is not known",
                 hint=f"headwater generations {order.view}",
             )
-        self._rebuilder.retire(generation, "somebody asked for it")
-        return f"generation {order.number} of the {order.sink} of {order.view} is removed"
+        is_gone = self._rebuilder.tally.retire(generation, "somebody asked for it")
+        how = "is removed" if is_gone else "goes as soon as its place can be asked"
+        return f"generation {order.number} of the {order.sink} of {order.view} {how}"
 
     # Pausing
 
@@ -246,17 +241,17 @@ class Obeying:
             raise ViewError(f"{order.view} has no {order.sink} that is fed", hint=f"headwater views {order.view}")
         self._keeper.keep(self._keeper.book.with_held([*self._others(order), *held]))
         if order.sink:
-            self._sinking.hold(order.view, order.sink, why(held[0]))
+            self._sinking.hold(order.view, order.sink, why(held[0]), order.at_s)
         return f"{_named(order)} is paused; readers see it as it is now"
 
     def _release(self, order: Order) -> str:
         if not self._is_held(order):
             raise ViewError(f"{_named(order)} is not paused", hint=f"headwater views {order.view}")
+        if not order.sink:
+            self._release_views(order.views)  # may refuse; who is cut off here does it again
         self._keeper.keep(self._keeper.book.with_held(self._others(order)))
         if order.sink:
             self._sinking.release(order.view, order.sink)
-        else:
-            self._release_views(order.views)
         return f"{_named(order)} goes on from where it is"
 
     def _is_held(self, order: Order) -> bool:
@@ -267,9 +262,36 @@ class Obeying:
         return [each for each in self._keeper.book.held if (each.view, each.sink) not in named]
 
 
+def _waits(rebuild: Rebuild) -> bool:
+    """For a person who switches; or one has, and was cut off."""
+    is_begun = rebuild.state is RebuildState.RUNNING and rebuild.is_switching and not rebuild.switches
+    return is_begun or rebuild.state is RebuildState.READY
+
+
+def _done(each: Rebuild, does: str, again: str = "") -> SinkAnswer:
+    return SinkAnswer(
+        each.sink, each.number, True, f"readers of the {each.sink} {does} generation {each.number}{again}"
+    )
+
+
+def _refused(each: Rebuild, error: HeadwaterError) -> SinkAnswer:
+    return SinkAnswer(each.sink, each.number, False, error.fact, error.detail, error.hint)
+
+
+def _gone_back(back: Rebuild) -> SinkAnswer:
+    if back.state is RebuildState.DONE:
+        return _done(back, "use", " again")
+    if not back.is_over:
+        return _done(back, "go back to")
+    hint = f"headwater generations {back.view}"
+    return SinkAnswer(
+        back.sink, back.number, False, f"readers of the {back.sink} stay where they are", back.reason, hint
+    )
+
+
 def _named(order: Order) -> str:
     return f"the {order.sink} of {order.view}" if order.sink else " and ".join(order.views)
 
 
 def why(held: Held) -> str:
-    return f"paused by {held.by}" if held.by else "paused"
+    return f"{PAUSED_BY}{held.by}" if held.by else "paused"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -55,13 +56,51 @@ class Order(msgspec.Struct, frozen=True):
         return (self.view, *self.others)
 
 
-class Answer(msgspec.Struct, frozen=True):
-    id: str
+class SinkAnswer(msgspec.Struct, frozen=True):
+    """What became of an order in one of the sinks that it meant."""
+
+    sink: str
+    number: int
+    """The generation that its readers were to use."""
     is_done: bool
     fact: str
     detail: str = ""
     hint: str = ""
+
+    @property
+    def summary(self) -> str:
+        return f"{self.sink}: {self.fact}{f' ({self.detail})' if self.detail else ''}"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    id: str
+    is_done: bool
+    """All of it."""
+    fact: str
+    detail: str = ""
+    hint: str = ""
     at_s: float = 0.0
+    sinks: tuple[SinkAnswer, ...] = ()
+    """Of what goes through sinks one by one."""
+
+
+def together(order: Order, sinks: Sequence[SinkAnswer]) -> Answer:
+    """Sinks do not wait for each other: what one could not do is told beside what the others did."""
+    refused, now_s = [each for each in sinks if not each.is_done], time.time()
+    if not refused:
+        return Answer(order.id, True, ", ".join(each.fact for each in sinks), at_s=now_s, sinks=tuple(sinks))
+    if len(sinks) == 1:
+        [only] = refused
+        return Answer(order.id, False, only.fact, only.detail, only.hint, now_s, tuple(sinks))
+    return Answer(
+        order.id,
+        False,
+        f"readers of the {' and the '.join(each.sink for each in refused)} of {order.view} stay where they are",
+        "; ".join(each.summary for each in sinks),
+        f"headwater {order.verb} {order.view}, again: it is done where it was not",
+        now_s,
+        tuple(sinks),
+    )
 
 
 class Orders:

@@ -29,14 +29,22 @@ class Pauses:
             self.leave(runner)
 
     def release(self, views: Collection[str]) -> list[GroupRunner]:
-        """Those that are to read on from where they stand."""
+        """Those that are to read on from where they stand. Raises ViewError if others would go on with them."""
+        for view in views:
+            known = self.views.get(view)
+            runner = self.runners.get(known.read_from) if known is not None else None
+            others = sorted((self.held & runner.group.live.keys()) - set(views)) if runner is not None else []
+            if others:
+                raise ViewError(
+                    f"view {view} is kept together with {', '.join(others)}",
+                    detail="they stand at one position, so they go on together",
+                    hint=f"headwater resume {' '.join(sorted({*views, *others}))}",
+                )
         self.held -= set(views)
-        groups = set()
         for view in views:
             if view in self.views:
                 self.views.release(view)
-                groups.add(self.views[view].group)
-        return [self.runners[group] for group in groups & self.runners.keys()]
+        return [runner for runner in list(self.runners.values()) if set(views) & runner.group.live.keys()]
 
     def forget(self, view: str) -> None:
         """It was dropped: one of that name that comes later is another."""

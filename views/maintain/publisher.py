@@ -28,14 +28,11 @@ from cdc.reader import read_range
 from cdc.topics import ensure_topic, find_state
 from views.maintain.failpoints import reached
 from views.sinks.sink import Change
+from views.sinks.wholeness import COMPACTED_MS, WHOLE_MS
 
 TRANSACTION_S_MAX: Final = 600
 FLUSH_S_MAX: Final = 60.0
 QUEUE_MESSAGES_MAX: Final = 100_000
-WHOLE_MS: Final = 24 * 3600 * 1000
-"""So long a view's topic keeps every version, for those who must see each change: a history, saved searches."""
-COMPACTED_MS: Final = 2 * WHOLE_MS
-"""After so long no older version of a row is left, however quiet the topic is."""
 VIEW_TOPIC: Final = {"min.compaction.lag.ms": str(WHOLE_MS), "max.compaction.lag.ms": str(COMPACTED_MS)}
 HANDED_ON_MAX: Final = 10_000
 """Up to so many changes of a view in an epoch are handed on to its sinks; more are read from the topic."""

@@ -11,29 +11,51 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from cdc.errors import HeadwaterError, SinkError
+from cdc.errors import HeadwaterError, SinkError, SinkUnavailable, ViewError
 from views.generation import Generation, GenerationState
 from views.maintain.booking import BookKeeper
+from views.maintain.comparing import COMPARED, Compare, asked_for, no_compare, switched, with_verdict
 from views.maintain.failpoints import reached
+from views.maintain.rebuild_progress import RebuildProgress
 from views.maintain.registry import ViewState, ViewStatus
 from views.maintain.sinking import Sinking
+from views.maintain.tallying import Tally
+from views.maintain.trying import Tries
 from views.rebuild import Checked, Rebuild, RebuildState, Stage
 from views.sinks.lane import Lane, LaneState
 
 CLOSE_RECORDS: Final = 2_000
 """A generation this close to the one that is read has caught up: the switch waits for the rest."""
 KEEP_S: Final = 24 * 3600.0
-CHECKS_MAX: Final = 3
-"""A verification that could not be made is tried so often."""
+CHECKS_MIN: Final = 3
+CHECKING_S_MAX: Final = 3600.0
+"""A verification that could not be made is tried so often, and for so long; then the rebuild waits for a person."""
 
 Check = Callable[[str, str, int], Checked]
 """Compares a generation with its view, and the view with its source: (view, sink, number)."""
 _ = GenerationState
+
+
+@dataclass(frozen=True)
+class Computing:
+    """What a rebuild asks of who computes its view anew."""
+
+    position: Callable[[str], tuple[int, int] | None] = lambda view: None
+    """Records of the log that it has read, and that there are; None while it is not at it."""
+    take_back: Callable[[str, float], bool] = lambda view, applied_at_s: False
+    """Gives that application of the view up: what readers use stays. False if it is too late, or what is wanted is not
+    what they use."""
+    go_on: Callable[[str], None] = lambda view: None
+    held_back: Callable[[], str] = lambda: ""
+    """Why it is computed slower than it could be; empty while it is not."""
+    rows: Callable[[str], int] = lambda view: 0
+    """Of a view, as readers are given it."""
+    compare: Compare = no_compare
 
 
 def no_check(view: str, sink: str, number: int) -> Checked:
@@ -52,15 +74,20 @@ class Rebuilder:
         view: Callable[[str], ViewStatus | None],
         check: Check = no_check,
         keep_s: float = KEEP_S,
+        computing: Computing | None = None,
     ) -> None:
         self.keeper, self.sinking = keeper, sinking
+        self.tally = Tally(keeper, sinking)
         self._view, self._check, self._keep_s = view, check, keep_s
+        self._computing = computing or Computing()
         self._checks: dict[str, Future[Checked]] = {}
-        self._tried: dict[str, int] = {}
+        self._progress = RebuildProgress(self._computing.rows)
+        self._tries = Tries()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="check")
 
     def look(self) -> None:
         """One round. Idempotent when nothing has happened."""
+        self.tally.enter_made()
         book = self.keeper.book
         for generation in book.fed():
             rebuild = book.rebuild(generation.rebuild)
@@ -68,7 +95,8 @@ class Rebuilder:
                 self.sinking.side(*generation.name)
         for rebuild in [each for each in book.rebuilds if each.state is RebuildState.RUNNING]:
             self._step(rebuild)
-        self._retire_old()
+        self.tally.retire_old()
+        self.tally.remove_left()
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -81,23 +109,65 @@ class Rebuilder:
             Stage.FILL: self._fill,
             Stage.CATCH_UP: self._catch_up,
             Stage.VERIFY: self._verify,
-            Stage.SWITCH: self.switch,
+            Stage.SWITCH: self._go_over,
             Stage.DONE: self._done,
         }
+        if not self._tries.is_due(rebuild.id):
+            return
         try:
             stages[rebuild.stage](rebuild)
-        except HeadwaterError as error:
-            # What passes by itself is tried again at the next look.
+        except HeadwaterError as error:  # what passes by itself is tried again
+            self._tries.failed(rebuild.id)
             self.keeper.put(msgspec.structs.replace(self.keeper.known(rebuild), reason=error.summary))
 
     def _compute(self, rebuild: Rebuild) -> None:
         status = self._view(rebuild.view)
         if status is None or status.applied_at_s < rebuild.applied_at_s:
+            self._stands(rebuild, "waits until it is begun to compute the view")
             return
-        if status.state is ViewState.PAUSED:
+        is_mine = status.applied_at_s == rebuild.applied_at_s
+        if is_mine and status.failed:
+            self.fail(rebuild, f"the view could not be computed anew: {status.failed}")
+        elif status.state is ViewState.PAUSED:
             self.fail(rebuild, f"the view is paused: {status.reason}")
         elif status.state is ViewState.LIVE:
             self.keeper.enter(rebuild, Stage.FILL)
+        elif self.keeper.book.is_held(rebuild.view, ""):
+            self._stands(rebuild, f"the view is paused: headwater resume {rebuild.view}")
+        elif is_mine and status.is_computed and rebuild.computed is None:
+            self._compare(rebuild, status.group)
+        elif (at := self._computing.position(rebuild.view)) is not None:
+            self.keeper.put(self._progress.noted(rebuild, *at, self._computing.held_back()))
+
+    def _compare(self, rebuild: Rebuild, group: str) -> None:
+        """Once for all that wait for it. Then it is shown, and noted as live."""
+        name = f"{rebuild.view} {group}"
+        if name not in self._checks:
+            self._checks[name] = self._pool.submit(self._computing.compare, rebuild.view, group)
+            self.keeper.put(msgspec.structs.replace(rebuild, reason=COMPARED))
+            return
+        if not self._checks[name].done():
+            return
+        found = self._checked(rebuild, self._checks.pop(name))
+        if found is None:
+            return
+        self._tries.forget(rebuild.id)
+        waiting = [each for each in self._of(rebuild.view, rebuild.applied_at_s) if not each.is_over]
+        if not found.is_equal:
+            for each in waiting:
+                self.fail(each, f"it is not what Postgres has: {found.detail}")
+            return
+        for each in with_verdict(waiting, found):
+            self.keeper.put(each)
+        self.keeper.flush()
+
+    def show(self, ready: Rebuild) -> str:
+        """Of one that was computed and waits: what happens now."""
+        self.keeper.put(switched(ready))
+        self.keeper.flush()
+        return (
+            f"{ready.view} is compared again, then readers use it as it was computed; its {ready.sink} is filled anew"
+        )
 
     def _fill(self, rebuild: Rebuild) -> None:
         if self.keeper.generation(rebuild) is None:
@@ -107,19 +177,26 @@ class Rebuilder:
             reached("rebuild-begun")
         lane = self._lane(rebuild)
         if lane is None:
+            self._stands(rebuild, self._unfed(rebuild))
             return
-        self._progress(rebuild, lane)
-        if lane.status.state is LaneState.RIDING:
+        is_filled = lane.status.state is LaneState.RIDING  # before it is asked how much it has read
+        if lane.target is not None and lane.mark is not None:
+            reason = lane.status.reason or self.sinking.held_back()
+            self.keeper.put(self._progress.filled(rebuild, lane, reason))
+        if is_filled:
             self.keeper.move(rebuild, _.CATCHING_UP)
             self.keeper.enter(self.keeper.known(rebuild), Stage.CATCH_UP)
 
     def _catch_up(self, rebuild: Rebuild) -> None:
         lane, shown = self._lane(rebuild), self.sinking.shown(rebuild.view, rebuild.sink)
         if lane is None or shown is None or lane.mark is None or shown.mark is None:
+            self._stands(rebuild, self._unfed(rebuild))
             return
         behind = shown.mark.next_offset - lane.mark.next_offset
         if lane.status.state is LaneState.RIDING and lane.mark.since == shown.mark.since and behind <= CLOSE_RECORDS:
             self.keeper.enter(rebuild, Stage.VERIFY)
+        else:
+            self._stands(rebuild, lane.status.reason)
 
     def _verify(self, rebuild: Rebuild) -> None:
         under_way = self._checks.get(rebuild.id)
@@ -132,6 +209,7 @@ class Rebuilder:
         checked = self._checked(rebuild, under_way)
         if checked is None:
             return
+        self._tries.forget(rebuild.id)
         rebuild = msgspec.structs.replace(rebuild, checked=checked)
         if not checked.is_equal:
             self.fail(rebuild, f"it is not what the view is: {checked.detail}")
@@ -141,24 +219,37 @@ class Rebuilder:
         self.keeper.enter(msgspec.structs.replace(rebuild, state=state), Stage.SWITCH)
 
     def _checked(self, rebuild: Rebuild, ended: Future[Checked]) -> Checked | None:
-        """None when it could not be made: it is tried again, or given up."""
+        """None when it could not be made. That is no verdict: nothing is thrown away for it."""
         try:
             return ended.result()
         except Exception as error:
-            tried = self._tried[rebuild.id] = self._tried.get(rebuild.id, 0) + 1
             reason = error.summary if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
-            if tried >= CHECKS_MAX:
-                self.fail(rebuild, f"it cannot be verified: {reason}")
-            else:
-                self.keeper.put(msgspec.structs.replace(rebuild, reason=reason))
-            return None
+        rebuild = msgspec.structs.replace(rebuild, reason=f"it cannot be verified now: {reason}")
+        times, for_s = self._tries.failed(rebuild.id)
+        if times >= CHECKS_MIN and for_s >= CHECKING_S_MAX:
+            self.pause(rebuild, rebuild.reason)
+        else:
+            self.keeper.put(rebuild)
+        return None
+
+    def _go_over(self, rebuild: Rebuild) -> None:
+        """As soon as its sink is fed: who has just started has no lanes yet."""
+        shown = self.sinking.shown(rebuild.view, rebuild.sink)
+        if shown is None or shown.number is None:
+            self._stands(rebuild, self._unfed(rebuild))
+        else:
+            self.switch(rebuild)
 
     def switch(self, rebuild: Rebuild) -> None:
         """Readers use its generation; the one that they left is kept. All of it can be done again."""
         view, sink, number = rebuild.view, rebuild.sink, rebuild.number
         shown = self.sinking.shown(view, sink)
         if shown is None or shown.number is None:
-            return
+            raise SinkUnavailable(
+                f"the {sink} of {view} is not fed",
+                detail="it is paused, or was not begun yet",
+                hint=f"headwater generations {view}",
+            )
         if rebuild.replaces is None and shown.number != number:
             rebuild = msgspec.structs.replace(rebuild, replaces=shown.number)
             self.keeper.put(rebuild)
@@ -182,53 +273,84 @@ class Rebuilder:
     def _lane(self, rebuild: Rebuild) -> Lane | None:
         return self.sinking.side(rebuild.view, rebuild.sink, rebuild.number)
 
-    def _progress(self, rebuild: Rebuild, lane: Lane) -> None:
-        target, at = lane.target, lane.mark
-        if target is None or at is None:
-            return
-        done, total = at.next_offset - target.since, target.next_offset - target.since
-        took_s = time.time() - rebuild.began.get(rebuild.stage, rebuild.asked_at_s)
-        rate = done / took_s if took_s > 0 else 0.0
-        reason = lane.status.reason
-        self.keeper.put(msgspec.structs.replace(rebuild, done=done, total=total, rows_per_s=rate, reason=reason))
+    def _stands(self, rebuild: Rebuild, reason: str) -> None:
+        self.keeper.put(self._progress.standing(rebuild, reason))
+
+    def _unfed(self, rebuild: Rebuild) -> str:
+        if self.keeper.book.is_held(rebuild.view, rebuild.sink):
+            return f"the {rebuild.sink} is paused: headwater resume {rebuild.view} --sink {rebuild.sink}"
+        return f"waits until the {rebuild.sink} of {rebuild.view} is fed"
 
     # What is over
 
     def fail(self, rebuild: Rebuild, reason: str) -> None:
-        """Readers never saw it; nothing of it is left."""
-        self._discard(rebuild, _.FAILED, reason)
+        """Readers never saw it; nothing of it is left. What was computed for it alone goes, too."""
+        self.tally.discard(rebuild, _.FAILED, reason)
         self.keeper.end(msgspec.structs.replace(rebuild, reason=reason), RebuildState.FAILED)
+        if rebuild.stage is Stage.COMPUTE and not self._sharing(rebuild):
+            self._computing.take_back(rebuild.view, rebuild.applied_at_s)
 
-    def cancel(self, rebuild: Rebuild) -> None:
+    def cancel(self, rebuild: Rebuild) -> str:
+        """What became of what it had made. Written down before the view is taken back: who is cut off in between does
+        that first when it starts again. Raises ViewError when readers have been switched to it already."""
+        if self.tally.is_used(rebuild.view, rebuild.sink, rebuild.number):
+            raise ViewError(
+                f"readers of the {rebuild.sink} of {rebuild.view} use generation {rebuild.number} already",
+                hint=f"headwater rollback {rebuild.view} --sink {rebuild.sink}",
+            )
         self._checks.pop(rebuild.id, None)
-        self._discard(rebuild, _.RETIRED, "the rebuild was cancelled")
+        self.tally.discard(rebuild, _.RETIRED, "the rebuild was cancelled")
         self.keeper.end(rebuild, RebuildState.CANCELLED)
+        if rebuild.stage is not Stage.COMPUTE:
+            return "no reader has seen it"
+        if others := self._sharing(rebuild):
+            return f"the view is computed on for rebuild {others[0].id}"
+        if self._computing.take_back(rebuild.view, rebuild.applied_at_s):
+            return "no reader has seen it, the view stays as it is"
+        return (
+            "only its sink stays as it is: the view was shown already, or has another definition, and is not taken back"
+        )
 
-    def retire(self, generation: Generation, reason: str) -> None:
-        rebuild = self.keeper.book.rebuild(generation.rebuild)
-        if rebuild is not None and not rebuild.is_over:
-            self.keeper.end(msgspec.structs.replace(rebuild, reason=reason), RebuildState.CANCELLED)
-        if self.sinking.remove(*generation.name):
-            moved = generation.moved(_.RETIRED, time.time(), reason=reason)
-            self.keeper.keep(self.keeper.book.with_generation(moved))
+    def pause(self, rebuild: Rebuild, why: str = "") -> str:
+        """What goes on nevertheless."""
+        self._stands(msgspec.structs.replace(rebuild, state=RebuildState.PAUSED), why)
+        self.keeper.flush()
+        self.sinking.leave(rebuild.view, rebuild.sink, rebuild.number)
+        running = [each for each in self._sharing(rebuild) if each.state is not RebuildState.PAUSED]
+        return f"; the view is computed on for rebuild {running[0].id}" if running else ""
+
+    def resume(self, rebuild: Rebuild) -> None:
+        is_there = rebuild.stage is Stage.SWITCH or rebuild.computed is not None
+        is_ready = is_there and not rebuild.switches and rebuild.stage in (Stage.COMPUTE, Stage.SWITCH)
+        state = RebuildState.READY if is_ready else RebuildState.RUNNING
+        self._tries.forget(rebuild.id)
+        self.keeper.put(msgspec.structs.replace(rebuild, state=state, reason=""))
+        self.keeper.flush()
+        if rebuild.stage is Stage.COMPUTE:
+            self._computing.go_on(rebuild.view)
+
+    def is_computing_paused(self, view: str, applied_at_s: float) -> bool:
+        """Whether all that wait for that application of the view are paused. From any thread."""
+        waiting = [each for each in self._of(view, applied_at_s) if not each.is_over]
+        return bool(waiting) and all(each.state is RebuildState.PAUSED for each in waiting)
+
+    def is_computing_cancelled(self, view: str, applied_at_s: float) -> bool:
+        """Whether all that asked for that application of the view gave it up, or failed, before it was shown. From any
+        thread."""
+        asked = self._of(view, applied_at_s)
+        return bool(asked) and all(each.is_over for each in asked)
+
+    def _of(self, view: str, applied_at_s: float) -> list[Rebuild]:
+        return [each for each in asked_for(self.keeper.book, view, applied_at_s) if each.stage is Stage.COMPUTE]
+
+    def _sharing(self, rebuild: Rebuild) -> list[Rebuild]:
+        """Others that wait for the same computation."""
+        if rebuild.stage is not Stage.COMPUTE:
+            return []
+        found = self._of(rebuild.view, rebuild.applied_at_s)
+        return [each for each in found if each.id != rebuild.id and not each.is_over]
 
     def forget(self, view: str) -> None:
         """A view that was dropped: its lanes are gone already."""
         with self.keeper.lock:
             self.keeper.keep(self.keeper.book.without_view(view))
-
-    def _retire_old(self) -> None:
-        book = self.keeper.book
-        due = [(book.generation(*name), "the view has other columns now") for name in self.sinking.mismatched()]
-        due += [(each, "its time was over") for each in book.fed() if 0 < (each.keep_until_s or 0) < time.time()]
-        for generation, reason in due:
-            if generation is not None:
-                with suppress(HeadwaterError):  # its place is away: it is tried at every look
-                    self.retire(generation, reason)
-
-    def _discard(self, rebuild: Rebuild, state: GenerationState, reason: str) -> None:
-        generation = self.keeper.generation(rebuild)
-        if generation is not None:
-            self.sinking.remove(*generation.name)
-            moved = generation.moved(state, time.time(), reason=reason)
-            self.keeper.keep(self.keeper.book.with_generation(moved))

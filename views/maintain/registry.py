@@ -3,7 +3,8 @@
 wanted.json   what `headwater apply` decided: written by it, read by the maintainer
 state.json    what the maintainer made of it: its groups, and the state of every view
 gaps.json     what is missing from the log, as far as who watches over capture has noticed
-book.json     generations, rebuilds and pauses: what the maintainer goes on from (book.py)
+book.json     generations, rebuilds and pauses: what the maintainer goes on from (book.py); one that could not be read
+              is kept beside it as book.unread-<second>.json (booking.py)
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ WANTED: Final = "wanted.json"
 STATE: Final = "state.json"
 GAPS: Final = "gaps.json"
 BOOK: Final = "book.json"
+BOOK_ASIDE: Final = "book.unread-{}.json"
 GROUPS: Final = "groups"
 COPIES: Final = "copies"
 
@@ -49,6 +51,11 @@ class WantedView(msgspec.Struct, frozen=True):
     """Of one that waits: what it would replace."""
     from_mirrors: bool = False
     """Built from the tables as the group knows them that keeps it now, where that is possible."""
+    is_compared: bool = False
+    """Computed anew by a rebuild: shown when every row was compared with its SQL in Postgres, not before; what readers
+    leave is kept, though it is defined alike."""
+    goes_back_to: str = ""
+    """The group that readers left and that somebody wants back as it is."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -93,6 +100,25 @@ class ViewStatus(msgspec.Struct, frozen=True):
     """Stale because changes are missing, not because they are late."""
     review: Review | None = None
     """Of one that is ready."""
+    serving: str = ""
+    """The group that readers are given rows of: while `group` is built, the one that it will replace. Empty before the
+    first is shown."""
+    is_computed: bool = False
+    """What is built is whole, and waits until it was compared (WantedView.is_compared)."""
+    failed: str = ""
+    """Why computing it anew came to nothing: readers have what they had, and that is fed."""
+
+    @property
+    def told(self) -> str:
+        """Why it is as it is."""
+        if self.failed:
+            return f"it could not be computed anew: {self.failed}"
+        return self.reason or ("computed anew, to be compared: headwater rebuild --list" if self.is_computed else "")
+
+    @property
+    def read_from(self) -> str:
+        """The group whose shape, and whose position, is what readers see."""
+        return self.serving or self.group
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
@@ -112,6 +138,18 @@ class GroupStatus(msgspec.Struct, frozen=True):
     put_back_at_s: float = 0.0
     canary: int | None = None
     """The last number of the source's canary that it has read."""
+
+
+class Standby(msgspec.Struct, frozen=True):
+    """A definition that readers left, and that is kept fed."""
+
+    view: str
+    group: str
+    since_s: float
+    """When they left it."""
+    until_s: float
+    is_ready: bool
+    """It is computed: to go back is at once."""
 
 
 class Epochs(msgspec.Struct, frozen=True):
@@ -138,6 +176,10 @@ class State(msgspec.Struct, frozen=True):
     rss_mb: dict[str, float] = {}
     problem: str = ""
     sinks: list[SinkStatus] = []
+    """Of what readers use."""
+    standbys: list[Standby] = []
+    beside: list[SinkStatus] = []
+    """Of the further generations that are fed."""
 
 
 class Registry:
@@ -153,7 +195,14 @@ class Registry:
         return self.folder / COPIES
 
     def wanted(self) -> Wanted:
-        return _read(self.folder / WANTED, Wanted) or Wanted()
+        """Raises StateError where it cannot be read, or is gone while views are kept: that nobody wants them is said by
+        an empty one."""
+        found = _read(self.folder / WANTED, Wanted)
+        if found is None and (kept := self.state().views):
+            raise StateError(
+                f"{self.folder / WANTED} is gone", detail=f"views are kept: {', '.join(kept)}", hint=_HELPS[WANTED]
+            )
+        return found or Wanted()
 
     def is_known(self) -> bool:
         """Whether anybody has applied anything yet."""
@@ -189,12 +238,23 @@ class Registry:
     def note_book(self, book: Book) -> None:
         write_whole(self.folder / BOOK, msgspec.json.encode(book))
 
+    def set_book_aside(self) -> Path:
+        """A copy of it: the file itself stays until another is written."""
+        aside = self.folder / BOOK_ASIDE.format(int(time.time()))
+        write_whole(aside, (self.folder / BOOK).read_bytes())
+        return aside
+
+    def books_aside(self) -> list[Path]:
+        return sorted(self.folder.glob(BOOK_ASIDE.format("*")))
+
     def is_kept(self, *, now_s: float | None = None) -> bool:
         """Whether a maintainer is at work."""
         return (time.time() if now_s is None else now_s) - self.state().at_s < STALE_S
 
 
 STALE_S: Final = 15.0
+_HELPS: Final = {WANTED: "headwater apply: it is written anew, as your files declare the views"}
+"""The others are put back or begun anew by whoever keeps the views."""
 
 
 def _read(file: Path, kind: type[T]) -> T | None:
@@ -203,4 +263,6 @@ def _read(file: Path, kind: type[T]) -> T | None:
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
-        raise StateError(f"{file} cannot be read", detail=str(error), hint="headwater apply --rebuild") from error
+        raise StateError(
+            f"{file} cannot be read", detail=str(error), hint=_HELPS.get(file.name, "headwater up")
+        ) from error

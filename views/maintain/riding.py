@@ -71,9 +71,11 @@ class Riding:
         self._restart()
 
     def join(self, runner: GroupRunner, end_before: Callable[[int], int]) -> bool:
-        """Between two epochs of the others. False if they are meanwhile further away. `end_before` says where its next
-        epoch ends on the way to them."""
+        """Between two epochs of the others. False if they are meanwhile further away, or its readers have left it.
+        `end_before` says where its next epoch ends on the way to them."""
         with self._gate:
+            if not runner.progress.is_live:
+                return False
             if self._query is not None and self._query.is_active:
                 if self._offset - runner.offset > JOIN_RECORDS_MAX:
                     return False

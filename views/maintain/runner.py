@@ -30,7 +30,7 @@ from views.maintain.progress import Progress
 from views.maintain.publisher import Frontier, Published, Publisher, frontier
 from views.maintain.repairs import AskedKey
 from views.maintain.schema_changes import SchemaChanged
-from views.maintain.worker import Changed, GroupRef, NodeFailed, open_arrangement
+from views.maintain.worker import Changed, GroupRef, NodeFailed, look_at, open_arrangement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ class Measured:
     job_ms: float
     publish_ms: float
     behind_ms: float | None
-    """From the oldest record's arrival in the log to the publication."""
+    """From the oldest record's arrival in the log to the publication; None where nothing is published."""
 
 
 class GroupRunner:
@@ -75,6 +75,8 @@ class GroupRunner:
         self.on_published: Callable[[list[Published]], None] = lambda published: None
         self.archive: Archive | None = None
         """Set while it reads what Kafka no longer holds."""
+        self.ran_at = time.monotonic()
+        """When its last epoch was over."""
         self.lock = threading.RLock()
         """Held while an epoch runs, and by who wants the group to stand still."""
 
@@ -117,7 +119,7 @@ class GroupRunner:
 
     def note_ledger(self) -> None:
         with self.lock:
-            ledger.note(self.group, self._owner, durable=self._durable)
+            ledger.note(self.group)
 
     def make_state(self) -> None:
         """Empty arrangements, for a group at its beginning."""
@@ -142,8 +144,8 @@ class GroupRunner:
             if self.progress.gap and not had_gap:
                 self.on_gap(self.progress.gap)
             self.on_published(published)
-            done = time.monotonic()
-            behind = answer.note.oldest_written_at_ms
+            self.ran_at = done = time.monotonic()
+            behind = answer.note.oldest_written_at_ms if self.progress.is_live else None
             self.on_measured(
                 Measured(
                     answer.note.records,
@@ -184,11 +186,12 @@ class GroupRunner:
             self.on_published(published)
 
     def tell_again(self, view: str, keys: Sequence[AskedKey]) -> bool:
-        """Publishes rows once more as they are, as nobody's doing. False when the group is not where its topics are:
-        then later."""
+        """Publishes rows once more as they are, as nobody's doing. False when the group is not where its topics are, or
+        readers have just left it: then later."""
         with self.lock:
             known = self._publisher.frontiers.get(view)
-            is_there = view in self.group.live and known is not None and known.group == self.group.spec.id
+            is_kept = view in self.group.live and self.progress.is_live
+            is_there = is_kept and known is not None and known.group == self.group.spec.id
             if known is None or not is_there or self.intended is not None or self.progress.is_put_back:
                 return False
             news = msgspec.structs.replace(known, published_at_us=time.time_ns() // 1000)
@@ -213,6 +216,29 @@ class GroupRunner:
             for view in stopped:
                 self.on_paused(view, why)
 
+    def stand_by(self, view: str, since_s: float, until_s: float) -> None:
+        """Its readers have left: fed, and told no more. That first: who is cut off in between has an idle group."""
+        with self.lock:
+            self.note_progress(msgspec.structs.replace(self.progress, is_live=False))
+            reached("left")
+            self.go_on(view, since_s, until_s)
+
+    def go_on(self, view: str, since_s: float = 0.0, until_s: float = 0.0) -> None:
+        """It was paused and stands where it was since: from here it is fed again."""
+        with self.lock:
+            paused = {other: why for other, why in self.group.spec.paused.items() if other != view}
+            spec = msgspec.structs.replace(
+                self.group.spec, paused=paused, kept_since_s=since_s, keep_until_s=until_s, seed_from=""
+            )
+            self._replace(Group(self.group.folder, spec))
+
+    def step_forward(self) -> None:
+        """It stands by no longer, and may be shown."""
+        with self.lock:
+            spec = msgspec.structs.replace(self.group.spec, kept_since_s=0.0, keep_until_s=0.0)
+            self._replace(Group(self.group.folder, spec))
+            reached("taken-back")
+
     def forget(self, view: str) -> None:
         with self.lock:
             self._publisher.forget(view)
@@ -233,10 +259,11 @@ class GroupRunner:
         self.group = group
 
     def _known_progress(self) -> Progress:
-        """Of a live group the published frontier counts: the file is written before it went live, and not after."""
+        """Of a live group the published frontier counts: the file is written before it went live, and not after. Not of
+        one that stands by: what it has read since was told by nobody."""
         found = self._read_progress()
         published = min(self._mine(), key=lambda f: f.offset, default=None)
-        if published is None or found.is_put_back:
+        if published is None or found.is_put_back or self.group.spec.keep_until_s:
             return found
         if not found.is_live:
             # It went live, and was cut off before that was noted: to go live again would tell every row twice.
@@ -326,9 +353,7 @@ class GroupRunner:
     def _saved(self, part: Changed, end: int) -> Iterator[pa.Table]:
         """A large output, read from the state chunk by chunk."""
         node = self.group.nodes[part.node]
-        with open_arrangement(
-            self.group, node, part.shard, owner=self._owner, durable=self._durable, create=False
-        ) as arrangement:
+        with look_at(self.group, node, part.shard) as arrangement:
             for number in range(arrangement.chunks(end)):
                 yield arrangement.chunk(end, number)
 

@@ -7,6 +7,7 @@ decides which). A place that a person has paused has none.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -39,19 +40,23 @@ class Sinking:
     spark: SparkSession | None = None
     limits: LaneLimits = field(default_factory=LaneLimits)
 
-    highest: Callable[[str, str], int] = lambda view, sink: 0
-    """The highest number of a generation that was ever given in a place."""
+    next_number: Callable[[str, str, int], int] = lambda view, sink, current: current + 1
+    """Of a generation that a lane makes by itself: (view, sink, the one that readers use)."""
     rest: Callable[[float, int], float] = lambda worked_s, records: 0.0
     """How long who fills a generation in the background rests after so many seconds and records."""
     piece: Callable[[], int] | None = None
     """How many records are filled between two rests."""
+    held_back: Callable[[], str] = lambda: ""
+    """Why it is filled slower than it could be; empty while it is not."""
 
     def __post_init__(self) -> None:
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._sides: dict[tuple[str, str, int], Lane] = {}
         self._paused: dict[tuple[str, str], SinkStatus] = {}
         self._shapes: dict[tuple[str, str], ViewShape] = {}
-        """What was last to be written where."""
+        """What was last to be written where: what is left of a view that was dropped is removed by it."""
+        self._unfed: dict[tuple[str, str, int], float] = {}
+        """Since when what is not shown is not fed."""
         self._topic_ids: dict[str, str] = {}
         self._told: Board | None = None
         self._refused: Letters | None = None
@@ -79,7 +84,7 @@ class Sinking:
         with self._changing:
             for key in [key for key in self._paused if key[0] == view]:
                 del self._paused[key]
-                if (shape := self._shapes.pop(key, None)) is not None:
+                if (shape := self._shapes.get(key)) is not None:
                     self._lanes[key] = self._made(self.kinds[key[1]], shape, None)
             return [told for key in list(self._lanes) if key[0] == view and (told := self._remove(key))]
 
@@ -87,10 +92,28 @@ class Sinking:
         """Of what readers use."""
         return [*(lane.status for lane in list(self._lanes.values())), *self._paused.values()]
 
+    def statuses_beside(self) -> list[SinkStatus]:
+        """Of generations that are not shown; one that is not fed is stale until it was brought up to the view again."""
+        sides, now_s = dict(self._sides), time.time()
+        for name, lane in sides.items():
+            if lane.status.state is LaneState.RIDING:
+                self._unfed.pop(name, None)
+            elif lane.status.state is not LaneState.FOLLOWING:
+                self._unfed.setdefault(name, now_s)
+        self._unfed = {name: since_s for name, since_s in self._unfed.items() if name in sides}
+        return [
+            msgspec.structs.replace(
+                lane.status,
+                generation=name[2],
+                stale=f"it is {lane.status.state}" if name in self._unfed else "",
+                stale_since_s=self._unfed.get(name, 0.0),
+            )
+            for name, lane in sides.items()
+        ]
+
     def behind_ms(self) -> float:
         """How far the slowest of what readers use is behind its view; of places that are fed as it comes."""
-        shown = [lane for lane in list(self._lanes.values()) if not lane.kind.interval_s]
-        return max((lane.behind_ms for lane in shown if lane.status.state is LaneState.RIDING), default=0.0)
+        return max((lane.behind_ms for lane in list(self._lanes.values()) if not lane.kind.interval_s), default=0.0)
 
     def close(self) -> None:
         lanes = [*self._lanes.values(), *self._sides.values()]
@@ -100,6 +123,11 @@ class Sinking:
             self._told.close()
 
     # Generations beside the one that readers use
+
+    def lanes(self) -> list[Lane]:
+        """Of what readers use, or will."""
+        with self._changing:
+            return list(self._lanes.values())
 
     def shown(self, view: str, sink: str) -> Lane | None:
         return self._lanes.get((view, sink))
@@ -124,28 +152,37 @@ class Sinking:
             lane.stop()
 
     def remove(self, view: str, sink: str, number: int) -> bool:
-        """What was written of it goes. Idempotent; False while nobody knows the view's shape there."""
+        """What was written of it goes. Idempotent; False while nobody knows the view's shape there, and of what readers
+        use."""
         self.leave(view, sink, number)
-        main = self._lanes.get((view, sink))
-        if main is None or number in (main.number, main.kind.current(main.shape.source, view)):
+        shape = self._shapes.get((view, sink))
+        if shape is None or self.is_used(view, sink, number):
             return False
-        written = main.kind.open(main.shape, number)
+        written = self.kinds[sink].open(shape, number)
         try:
             written.drop()
         finally:
             written.close()
         return True
 
+    def is_used(self, view: str, sink: str, number: int) -> bool:
+        """Readers use it, or the lane that is shown fills it for them."""
+        main, kind = self._lanes.get((view, sink)), self.kinds.get(sink)
+        if main is not None and main.number == number:
+            return True
+        return kind is not None and kind.current(self.source.name, view) == number
+
     def switch(self, view: str, sink: str, number: int) -> int | None:
         """Readers go over to that generation; which they came from. Idempotent: None if they use it already."""
         with self._changing:
-            main, side = self._lanes[view, sink], self._sides.get((view, sink, number))
-        if main.number == number and main.is_shown:
+            main, side = self._lanes.get((view, sink)), self._sides.get((view, sink, number))
+            paused = self._paused.get((view, sink))
+        if main is not None and main.number == number and main.is_shown:
             return None
-        if side is None or main.number is None:
+        if main is None or side is None or main.number is None:
             raise SinkUnavailable(
                 f"generation {number} of the {sink} of {view} is not fed",
-                detail="nothing can be switched to it",
+                detail=f"it is {paused.reason}" if paused else "nothing can be switched to it",
                 hint=f"headwater generations {view}",
             )
         switch(main, side)
@@ -166,12 +203,15 @@ class Sinking:
 
     # What a person has paused
 
-    def hold(self, view: str, sink: str, reason: str) -> None:
+    def hold(self, view: str, sink: str, reason: str, since_s: float) -> None:
         """The place is left as it is. Idempotent."""
         with self._changing:
             lane = self._lanes.pop((view, sink), None)
             known = lane.status if lane is not None else SinkStatus(view, sink, LaneState.PAUSED)
-            self._paused[view, sink] = msgspec.structs.replace(known, state=LaneState.PAUSED, reason=reason)
+            stale, stale_since_s = (known.stale, known.stale_since_s) if known.stale else (f"it is {reason}", since_s)
+            self._paused[view, sink] = msgspec.structs.replace(
+                known, state=LaneState.PAUSED, reason=reason, stale=stale, stale_since_s=stale_since_s
+            )
             sides = [self._sides.pop(name) for name in list(self._sides) if name[:2] == (view, sink)]
         for each in [lane, *sides]:
             if each is not None:
@@ -210,7 +250,7 @@ class Sinking:
             letters=self._letters,
             spark=self.spark,
             number=number,
-            next_number=lambda current: max(current, self.highest(shape.view, kind.name)) + 1,
+            next_number=lambda current: self.next_number(shape.view, kind.name, current),
             rest=self.rest,
             piece=self.piece,
         )

@@ -178,6 +178,11 @@ def open_arrangement(group: Group, node: Node, shard: int, *, owner: int, durabl
     )
 
 
+def look_at(group: Group, node: Node, shard: int) -> Arrangement:
+    """For the process that runs no epochs itself: nothing is claimed, and others may read it at the same time."""
+    return Arrangement.open(group.state_folder(node, shard), node.tables, create=False, readonly=True)
+
+
 class NodeFailed(ViewError):
     """A node could not do its part. `nodes` are those whose views cannot go on; `is_damage` if its state is lost."""
 

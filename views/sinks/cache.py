@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as TooLate
 
 from cdc.errors import SinkError, SinkUnavailable, ViewError
 from views.sinks.cache_keys import GONE, VERSION, CacheKeys
-from views.sinks.sink import Change, Mark, Refused, Sink, SinkKind, ViewShape
+from views.sinks.sink import Change, Mark, Refused, Sink, SinkKind, ViewShape, fingerprint
 
 TOMBSTONE_S: Final = 7 * 24 * 3600
 ROWS_PER_SCRIPT: Final = 500
@@ -114,6 +114,9 @@ class CacheKind(SinkKind):
     def open(self, shape: ViewShape, generation: int) -> CacheSink:
         check_shape(shape)
         return CacheSink(self.address.client(), shape, generation, self.tombstone_s)
+
+    def made_for(self, shape: ViewShape) -> str:
+        return fingerprint(lookups(shape), _ttl_s(shape))
 
     def current(self, source: str, view: str) -> int | None:
         with self.address.client() as client:

@@ -6,6 +6,7 @@ Every chunk moves the mark, so who is cut off goes on from there. The last chang
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,10 +17,11 @@ import msgspec
 from cdc.addresses import KafkaAddress
 from cdc.errors import HeadwaterError, SinkUnavailable
 from cdc.position import Position
-from cdc.reader import Raw, read_range
+from cdc.reader import Raw, offset_at, read_range
 from cdc.topics import find_state
 from views.sinks.letters import Told, judged
 from views.sinks.sink import Change, HistorySink, Mark, Refused, Sink, SinkKind, ViewShape
+from views.sinks.wholeness import COMPACTED_MS
 
 CHUNK_BYTES_MAX: Final = 64_000_000
 """Of rows that are written together: two chunks are held at once, and their documents."""
@@ -54,6 +56,11 @@ class ViewTopic:
         """One past its last committed record."""
         state = find_state(self.kafka, self.name)
         return state.high if state is not None else 0
+
+    def all_from(self) -> int:
+        """Before this offset older versions of a row may be gone."""
+        found = offset_at(self.kafka, self.name, time.time_ns() // 1_000_000 - COMPACTED_MS)
+        return self.end() if found is None else found
 
     def changes(self, start: int, end: int) -> Iterator[list[Change]]:
         for chunk in self.records(start, end):
@@ -93,6 +100,11 @@ class Holding:
         self.keys |= {each.change.key for each in refused}
 
 
+Moved = Callable[[Mark, int], None]
+"""Told of each step: the mark that was reached, and how many records were read for it. Offsets do not say that: a topic
+that was compacted has far fewer records than offsets."""
+
+
 def follow(
     sink: Sink,
     topic: ViewTopic,
@@ -100,45 +112,64 @@ def follow(
     target: Mark,
     rows_max: int,
     holding: Holding,
-    moved: Callable[[Mark], None] = lambda mark: None,
+    moved: Moved = lambda mark, records: None,
     *,
     is_read: bool = True,
+    records_max: int | None = None,
 ) -> None:
-    """From the one mark to the other. `moved` is told of each step, and may raise to end it there.
+    """From the one mark to the other, or until about so many records were read. `moved` may raise to end it there.
 
     While a chunk is written the next one is read and made. Of a place that nobody reads yet only the last need be seen.
     """
     if isinstance(sink, HistorySink):
-        _follow_every_version(sink, topic, mark, target, rows_max, holding, moved)
+        _follow_every_version(sink, topic, mark, target, rows_max, holding, moved, records_max)
         return
 
-    def write(changes: list[Change], made: Callable[[Mark], list[Refused]], upto: Mark) -> Mark:
-        holding.judge(changes, made(upto))
-        return upto
+    def write(chunk: _Chunk, made: Callable[[Mark], list[Refused]]) -> _Chunk:
+        holding.judge(chunk.changes, made(chunk.upto))
+        return chunk
 
     with ThreadPoolExecutor(1, thread_name_prefix="write") as writer:
-        under_way: Future[Mark] | None = None
-        for changes, upto in _chunks(topic, mark, target, rows_max):
-            made = sink.made(changes, is_seen=is_read or upto is target)
+        under_way: Future[_Chunk] | None = None
+        for chunk in _chunks(topic, mark, target, rows_max, records_max):
+            made = sink.made(chunk.changes, is_seen=is_read or chunk.is_last)
             if under_way is not None:
-                moved(under_way.result())
-            under_way = writer.submit(write, changes, made, upto)
+                moved(*under_way.result().step)
+            under_way = writer.submit(write, chunk, made)
         if under_way is not None:
-            moved(under_way.result())
+            moved(*under_way.result().step)
 
 
-def _chunks(topic: ViewTopic, mark: Mark, target: Mark, rows_max: int) -> Iterator[tuple[list[Change], Mark]]:
-    """The last change of each key, and the mark that is reached with them. There is one for the target."""
+class _Chunk(NamedTuple):
+    """The last change of each key, and the mark that is reached with them."""
+
+    changes: list[Change]
+    upto: Mark
+    records: int
+    is_last: bool
+
+    @property
+    def step(self) -> tuple[Mark, int]:
+        return self.upto, self.records
+
+
+def _chunks(topic: ViewTopic, mark: Mark, target: Mark, rows_max: int, records_max: int | None) -> Iterator[_Chunk]:
+    """There is one for the target, if that is reached."""
     last: dict[bytes, Change] = {}
-    size = 0
+    size = records = total = 0
     for piece in topic.changes(mark.next_offset, target.next_offset):
         for each in piece:
             last[each.key] = each
             size += len(each.after or b"")
-        if len(last) >= rows_max or size >= CHUNK_BYTES_MAX:
-            yield list(last.values()), msgspec.structs.replace(mark, next_offset=piece[-1].version + 1)
-            last, size = {}, 0
-    yield list(last.values()), target
+        records, total = records + len(piece), total + len(piece)
+        is_enough = records_max is not None and total >= records_max
+        if is_enough or len(last) >= rows_max or size >= CHUNK_BYTES_MAX:
+            upto = msgspec.structs.replace(mark, next_offset=piece[-1].version + 1)
+            yield _Chunk(list(last.values()), upto, records, is_enough)
+            last, size, records = {}, 0, 0
+        if is_enough:
+            return
+    yield _Chunk(list(last.values()), target, records, True)
 
 
 def _follow_every_version(
@@ -148,21 +179,30 @@ def _follow_every_version(
     target: Mark,
     rows_max: int,
     holding: Holding,
-    moved: Callable[[Mark], None],
+    moved: Moved,
+    records_max: int | None,
 ) -> None:
     held: list[Change] = []
     steps: list[Mark] = []
+    total = 0
     for piece in topic.records(mark.next_offset, target.next_offset):
         for raw in piece:
             held.append(change(raw))
             step(steps, raw, target)
-        if len(held) >= rows_max:
-            mark = msgspec.structs.replace(mark, next_offset=held[-1].version + 1)
-            holding.apply(sink, held, mark, steps)
-            held, steps = [], []
-            moved(mark)
+            if len(held) >= rows_max:  # a piece may be many times as long
+                mark = msgspec.structs.replace(mark, next_offset=held[-1].version + 1)
+                holding.apply(sink, held, mark, steps)
+                moved(mark, len(held))
+                held, steps = [], []
+        total += len(piece)
+        if records_max is not None and total >= records_max:
+            if held:
+                mark = msgspec.structs.replace(mark, next_offset=held[-1].version + 1)
+                holding.apply(sink, held, mark, steps)
+                moved(mark, len(held))
+            return
     holding.apply(sink, held, target, steps)
-    moved(target)
+    moved(target, len(held))
 
 
 def step(steps: list[Mark], raw: Raw, target: Mark) -> None:
@@ -195,6 +235,13 @@ class CutOff(NamedTuple):
     error: HeadwaterError
 
 
+class Reached(NamedTuple):
+    """How far a task came, and how many records it read on the way."""
+
+    mark: Mark
+    records: int
+
+
 @dataclass(frozen=True)
 class FollowTask:
     """The same in a task: a process of its own, which holds up nobody."""
@@ -208,26 +255,45 @@ class FollowTask:
     rows_max: int
     held: frozenset[bytes] = frozenset()
     is_read: bool = True
+    records_max: int | None = None
 
-    def __call__(self, partition: Iterable[int]) -> Iterator[Told | CutOff]:
+    def __call__(self, partition: Iterable[int]) -> Iterator[Told | Reached | CutOff]:
         for _ in partition:
             pass
-        holding, cut_off = Holding(set(self.held)), None
+        holding, ended = Holding(set(self.held)), list[Reached | CutOff]()
+        reached = Reached(self.mark, 0)
+
+        def moved(mark: Mark, records: int) -> None:
+            nonlocal reached
+            reached = Reached(mark, reached.records + records)
+
         gc.disable()  # rows and documents have no cycles, and the collector would look at all of them again and again
         try:
             sink = self.kind.open(self.shape, self.generation)
             try:
                 self._require_kept(sink)
-                follow(sink, self.topic, self.mark, self.target, self.rows_max, holding, is_read=self.is_read)
+                self._follow(sink, holding, moved)
             finally:
                 sink.close()
         except HeadwaterError as error:
-            cut_off = CutOff(error)
+            ended.append(CutOff(error))
         finally:
             gc.enable()
         yield from holding.told
-        if cut_off is not None:
-            yield cut_off
+        yield from ended or [reached]
+
+    def _follow(self, sink: Sink, holding: Holding, moved: Moved) -> None:
+        follow(
+            sink,
+            self.topic,
+            self.mark,
+            self.target,
+            self.rows_max,
+            holding,
+            moved,
+            is_read=self.is_read,
+            records_max=self.records_max,
+        )
 
     def _require_kept(self, sink: Sink) -> None:
         """A place that was emptied since the task before must not claim what it lost."""

@@ -16,44 +16,32 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from cdc.errors import HeadwaterError, SinkError, SinkUnavailable
-from views.sinks.following import CutOff, FollowTask, Holding, ViewTopic, follow
+from cdc.errors import HeadwaterError, SinkUnavailable
+from views.sinks.follower import Follower
+from views.sinks.following import Holding, Moved, ViewTopic
+from views.sinks.held_keys import HeldKeys
 from views.sinks.inbox import Delivery, Inbox
-from views.sinks.lane_status import LaneState, SinkStatus
-from views.sinks.letters import LetterBox, NoLetters, Taken, Told
+from views.sinks.lane_limits import LaneLimits
+from views.sinks.lane_status import LaneState, Report, SinkStatus
+from views.sinks.letters import LetterBox, NoLetters, Told
+from views.sinks.opening import Opening, beginning, is_same
 from views.sinks.sink import HistorySink, Mark, Sink, SinkKind, TendedSink, ViewShape
+from views.sinks.wholeness import records_between
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True)
-class LaneLimits:
-    queue_rows_max: int = 20_000
-    queue_epochs_max: int = 50
-    chunk_rows_max: int = 5_000
-    task_records_min: int = 20_000
-    """From so many on the topic is followed in a task of Spark's."""
-    task_records_max: int = 200_000
-    """At most so many a task: between two of them progress is told."""
-    backoff_s: float = 0.5
-    backoff_s_max: float = 30.0
-    check_s: float = 5.0
-    """How often a place is asked whether it is still what it was."""
-    side_pause_s: float = 0.25
-    """What is not shown is fed so often, with all that came meanwhile: nobody waits for it."""
-
-
 __all__ = ["Lane", "LaneLimits", "LaneState", "SinkStatus"]
 
-
-LATELY_S: Final = 10.0
+FIRST: Final = 1
+"""The number of a place's first generation."""
 
 
 class _Over(Exception):
@@ -79,16 +67,14 @@ class Lane:
         """With a `number` it feeds that generation, which is not shown. So that what readers use stays fresh, `rest`
         says how long to pause after so many seconds and records of filling, `piece` how much is filled at a time."""
         self.kind, self.shape, self._topic, self._limits = kind, shape, topic, limits
-        self._tell, self._letters, self._spark = tell, letters, spark
+        self._tell, self._letters = tell, letters
         self._next_number, self._rest = next_number, rest
-        self._piece = piece or (lambda: limits.task_records_min)
+        self._follower = Follower(kind, shape, topic, limits, spark, piece or (lambda: limits.task_records_min))
         self.is_shown, self.number = number is None, number
         self._writing = threading.RLock()
         """Held while anything is written, and by who wants the place to stand still."""
-        self._held: dict[bytes, int] = {}
-        """The keys that open letters hold."""
-        self._untold: list[Told] = []
-        """What could not be told yet: the place's mark is past it, so nobody else knows."""
+        self._opening = Opening(kind, shape, topic, next_number)
+        self._held = HeldKeys(letters, shape, kind.name)
         is_joined = kind.holds_rows and not kind.interval_s
         self._inbox = Inbox(limits.queue_rows_max, limits.queue_epochs_max, together=is_joined)
         self._stopping = threading.Event()
@@ -96,11 +82,11 @@ class Lane:
         self._mark: Mark | None = None
         self._target: Mark | None = None
         self._written_at = self._checked_at = self._moved_at = 0.0
-        self._writes_us = 0
-        """When what it is writing was published; 0 while it writes nothing."""
-        self._lagged: tuple[float, float] = (float("-inf"), 0.0)
-        """When it last wrote what an epoch brought, and how many milliseconds after its publication."""
-        self.status = SinkStatus(shape.view, kind.name, LaneState.WAITING)
+        self.read = 0
+        """How many records of the topic it has followed so far."""
+        self._whole: int | None = None
+        """The generation that it has last brought up to the view."""
+        self._report = Report(shape.view, kind.name)
         self._thread = threading.Thread(target=self._run, name=f"{shape.view}-{kind.name}", daemon=True)
         self._thread.start()
 
@@ -136,6 +122,10 @@ class Lane:
     # For who switches from one to another
 
     @property
+    def status(self) -> SinkStatus:
+        return self._report.status
+
+    @property
     def mark(self) -> Mark | None:
         """What its generation includes."""
         return self._mark
@@ -144,13 +134,25 @@ class Lane:
     def target(self) -> Mark | None:
         return self._target
 
+    def left(self, rows: int) -> int:
+        """How many records of the topic it has still to read, at most, if so many rows are not read yet."""
+        if self._mark is None or self._target is None:
+            return 0
+        return records_between(self._mark.next_offset, self._target.next_offset, rows, self._all_from)
+
+    @cached_property
+    def _all_from(self) -> int:
+        return self._topic.all_from()
+
+    @property
+    def is_whole(self) -> bool:
+        """Its generation was brought up to the view, and is read if the lane is shown."""
+        return self.number is not None and self._whole == self.number
+
     @property
     def behind_ms(self) -> float:
-        """From a publication to its being written: of the one under way, or of the last if that was lately."""
-        if writes_us := self._writes_us:
-            return time.time_ns() / 1e6 - writes_us / 1e3
-        at, lag_ms = self._lagged
-        return lag_ms if time.monotonic() - at < LATELY_S else 0.0
+        """From a publication to its being written (`Report`)."""
+        return self._report.behind_ms
 
     @contextmanager
     def standing_still(self, timeout_s: float) -> Iterator[None]:
@@ -221,116 +223,106 @@ class Lane:
         if self._target is None:
             self._target = self._next().mark
         with self._writing:
-            generation, sink = self._generation(self._target)
+            generation, sink, self._mark = (
+                self._opening.shown(self._target)
+                if self.is_shown
+                else self._opening.beside(self.number or 0, self._target)
+            )
             self.number = generation
-            if generation != self.status.generation:
-                self.status, self._untold = msgspec.structs.replace(self.status, generation=generation), []
-            self._open_letters()
+            self._report.feeds(generation)
+            self._held.open(generation, anew=self._mark == beginning(self._target))
         try:
             self._catch_up(sink, generation)
             while True:
                 if not self.is_shown:
                     self._in_a_hurry.wait(self._limits.side_pause_s)
-                delivery = self._inbox.take(self._limits.check_s)
+                delivery = self._arrived(self._limits.check_s)
                 self._end_if_over()
                 if delivery is not None and self.kind.interval_s:
                     delivery = self._gathered(delivery)
                 with self._writing:
                     if delivery is not None:
-                        self._take(sink, generation, delivery)
+                        with self._report.writing(delivery.mark.published_at_us or 0):
+                            self._take(sink, generation, delivery)
                     self._check(sink)
         finally:
             sink.close()
 
     def _next(self) -> Delivery:
         while True:
-            delivery = self._inbox.take(self._limits.check_s)
+            delivery = self._arrived(self._limits.check_s)
             self._end_if_over()
             if delivery is not None:
                 return delivery
+
+    def _arrived(self, timeout_s: float) -> Delivery | None:
+        """What came next, with a mark that says what the place is made for: it is written there."""
+        delivery = self._inbox.take(timeout_s)
+        if delivery is None:
+            return None
+        return delivery._replace(mark=msgspec.structs.replace(delivery.mark, made_for=self._made_for))
+
+    @cached_property
+    def _made_for(self) -> str:
+        return self.kind.made_for(self.shape)
 
     def _end_if_over(self) -> None:
         if self._stopping.is_set():
             raise _Over
 
-    # Which generation
-
-    def _generation(self, target: Mark) -> tuple[int, Sink]:
-        """The one that readers use, if it is of the view's present shape; else the next one, which is to be filled."""
-        if not self.is_shown:
-            return self._begun(self.number or 0, target)
-        current = self.kind.current(self.shape.source, self.shape.view)
-        if current is not None:
-            sink = self.kind.open(self.shape, current)
-            mark = sink.mark()
-            if mark is None or _is_same(mark, target):
-                return current, self._ready(sink, mark, target)
-            sink.close()
-        return self._begun(self._next_number(current or 0), target)
-
-    def _begun(self, number: int, target: Mark) -> tuple[int, Sink]:
-        """One that nobody reads yet: goes on where somebody left it, if it is of the view's present shape."""
-        sink = self.kind.open(self.shape, number)
-        mark = sink.mark()
-        if mark is None or not _is_same(mark, target):
-            sink.drop()  # what somebody began and did not finish
-            mark = None
-        return number, self._ready(sink, mark, target)
-
-    def _ready(self, sink: Sink, mark: Mark | None, target: Mark) -> Sink:
-        if mark is None:
-            mark = self._restored(sink, target)
-        else:
-            sink.prepare()
-        self._mark = mark or _beginning(target)
-        return sink
-
-    def _restored(self, sink: Sink, target: Mark) -> Mark | None:
-        """A place without a mark: a history may bring one back; what else is left of it is not to be trusted."""
-        if isinstance(sink, HistorySink):
-            try:
-                sink.prepare()
-                mark = sink.mark()
-            except SinkUnavailable:
-                raise
-            except SinkError:  # of another shape
-                mark = None
-            if mark is not None and _is_same(mark, target):
-                return mark
-        sink.drop()
-        sink.prepare()
-        return None
-
     def _catch_up(self, sink: Sink, generation: int) -> None:
         """To the newest mark that is known, before any epoch is taken; then readers may come."""
         assert self._target is not None
-        is_read = self.kind.current(self.shape.source, self.shape.view) == generation
-        self._follow(sink, generation, self._target, LaneState.FOLLOWING if is_read else LaneState.FILLING)
+        assert self._mark is not None
+        current = self.kind.current(self.shape.source, self.shape.view)
+        is_read, is_filled = current == generation, current != generation or not self._mark.is_whole
+        if self.is_shown and is_filled and not self._report.stale[0]:
+            self._report.stale = self._lacking(current, generation), time.time()
+        state = LaneState.FILLING if is_filled else LaneState.FOLLOWING
+        self._follow(sink, generation, self._target, state, is_read=is_read)
+        if not is_read:
+            self._inherit(sink, generation)
         if self.is_shown and not is_read:
             self._show(generation)
+        self._report.stale, self._whole = ("", 0.0), generation
         self._say(LaneState.RIDING)
+
+    def _inherit(self, sink: Sink, generation: int) -> None:
+        """What the generation that is read knows of the past is not lost with it."""
+        current = self.kind.current(self.shape.source, self.shape.view)
+        if not isinstance(sink, HistorySink) or current in (None, generation):
+            return
+        with closing(self.kind.open(self.shape, current)) as other:
+            began, taken_over = time.monotonic(), 0
+            for versions in sink.inherit(other):
+                taken_over += versions
+                self._say(self.status.state, f"takes over the versions before it: {taken_over:,} so far")
+                self._stopping.wait(self._rest(time.monotonic() - began, versions))
+                self._end_if_over()
+                began = time.monotonic()
+
+    def _lacking(self, current: int | None, generation: int) -> str:
+        """Nothing is said of what is filled for the first time: nobody had it before."""
+        if current == generation:
+            return "it was emptied and is being filled again: rows are missing"
+        if current is not None:
+            return f"it stands still as it was: generation {generation} is being filled"
+        is_first = generation == FIRST and self._whole is None
+        return "" if is_first else "it was emptied and is being filled again: there is nothing to be read"
 
     def _show(self, generation: int) -> None:
         source, view = self.shape.source, self.shape.view
         before = self.kind.current(source, view)
         self.kind.switch(source, view, generation)
-        if before is not None:
+        if before not in (None, generation):
             self._remove(before)
 
     # Riding and following
 
     def _take(self, sink: Sink, generation: int, delivery: Delivery) -> None:
-        self._writes_us = delivery.mark.published_at_us or 0
-        try:
-            self._taken(sink, generation, delivery)
-            self._lagged = time.monotonic(), self.behind_ms
-        finally:
-            self._writes_us = 0
-
-    def _taken(self, sink: Sink, generation: int, delivery: Delivery) -> None:
         assert self._mark is not None
         self._target = delivery.mark
-        if not _is_same(self._mark, delivery.mark):
+        if not is_same(self._mark, delivery.mark):
             raise _Over  # another shape: another generation
         is_new = delivery.mark.next_offset > self._mark.next_offset
         if is_new and (delivery.changes is None or self._mark.next_offset < delivery.after):
@@ -342,7 +334,7 @@ class Lane:
         if is_due:
             self._require_kept(sink)
         if fresh or is_due:
-            holding = Holding(set(self._held))
+            holding = Holding(set(self._held.keys))
             holding.apply(sink, fresh, delivery.mark)
             self._told_off(holding.told)
             self._written_at = time.monotonic()
@@ -350,46 +342,28 @@ class Lane:
         self._say(LaneState.RIDING)
 
     def _gathered(self, delivery: Delivery) -> Delivery:
-        """What came until the place is due again, as one stretch of the topic."""
+        """What came until the place is due again, or somebody is in a hurry, as one stretch of the topic."""
         due_s = self._written_at + self.kind.interval_s - time.monotonic()
-        if self._stopping.wait(max(0.0, due_s)):
-            raise _Over
-        while (later := self._inbox.take(0)) is not None:
+        self._in_a_hurry.wait(max(0.0, due_s))
+        self._end_if_over()
+        while (later := self._arrived(0)) is not None:
             delivery = later
         return delivery._replace(changes=None)
 
-    def _follow(self, sink: Sink, generation: int, target: Mark, state: LaneState) -> None:
+    def _follow(self, sink: Sink, generation: int, target: Mark, state: LaneState, *, is_read: bool = True) -> None:
+        """What is not read yet is filled at leisure, and seen at its end."""
         assert self._mark is not None
         self._say(state)
-        rows_max = self.kind.rows_per_apply_max or self._limits.chunk_rows_max
-        self._moved_at, is_read = time.monotonic(), state is not LaneState.FILLING
-        while self._spark is not None and target.next_offset - self._mark.next_offset >= self._limits.task_records_min:
-            records_max = self._limits.task_records_max if self.is_shown else self._piece()
-            end = min(target.next_offset, self._mark.next_offset + records_max)
-            until = target if end == target.next_offset else msgspec.structs.replace(self._mark, next_offset=end)
-            held = frozenset(self._held)
-            task = FollowTask(
-                self.kind, self.shape, generation, self._topic, self._mark, until, rows_max, held, is_read
-            )
-            answered = self._spark.sparkContext.parallelize([0], 1).mapPartitions(task).collect()
-            self._told_off([each for each in answered if not isinstance(each, CutOff)])
-            for each in answered:
-                if isinstance(each, CutOff):
-                    raise each.error
-            self._moved(until, state)
-        moved: Callable[[Mark], None] = lambda mark: self._moved(mark, state)  # noqa: E731
-        holding = Holding(set(self._held))
-        try:
-            follow(sink, self._topic, self._mark, target, rows_max, holding, moved, is_read=is_read)
-        finally:
-            self._told_off(holding.told)
+        self._moved_at = time.monotonic()
+        moved: Moved = lambda mark, records: self._moved(mark, state, records, is_read=is_read)  # noqa: E731
+        self._follower.follow(sink, generation, self._mark, target, self._held, moved, self._told_off, is_read=is_read)
         self._written_at = time.monotonic()
 
-    def _moved(self, mark: Mark, state: LaneState) -> None:
-        records = mark.next_offset - (self._mark.next_offset if self._mark else mark.next_offset)
+    def _moved(self, mark: Mark, state: LaneState, records: int, *, is_read: bool) -> None:
         self._mark = mark
+        self.read += records
         self._say(state)
-        if state is LaneState.FILLING:
+        if not is_read:
             self._stopping.wait(self._rest(time.monotonic() - self._moved_at, records))
             self._moved_at = time.monotonic()
         self._end_if_over()
@@ -400,9 +374,9 @@ class Lane:
             return
         self._checked_at = time.monotonic()
         self._require_kept(sink)
-        self._tell_letters()
-        if self._held:  # a person may have closed some
-            self._look_at_letters()
+        self._held.tell()
+        if self._held.keys:
+            self._held.look()
         if isinstance(sink, TendedSink):
             sink.tend()
 
@@ -412,53 +386,9 @@ class Lane:
             raise _Over
 
     def _told_off(self, told: list[Told]) -> None:
-        self._untold += told
-        refused = sum(not isinstance(each, Taken) for each in told)
-        self.status = msgspec.structs.replace(self.status, refused=self.status.refused + refused)
-        self._tell_letters()
-
-    def _tell_letters(self) -> None:
-        if not self._untold:
-            return
-        self._letters.tell(self.shape, self.kind.name, self.status.generation, self._untold)
-        for each in self._untold:
-            if isinstance(each, Taken):
-                self._held.pop(each.key, None)
-            else:
-                self._held[each.change.key] = each.change.version
-        self._untold = []
-
-    def _open_letters(self) -> None:
-        """Which keys are held; none of a place that is filled from the beginning, where every row is judged anew."""
-        assert self._target is not None
-        self._tell_letters()
-        if self._mark == _beginning(self._target):
-            self._letters.forget(self.shape.view, self.kind.name, self.status.generation)
-        self._look_at_letters()
-
-    def _look_at_letters(self) -> None:
-        self._held = self._letters.held(self.shape.view, self.kind.name, self.status.generation)
+        self._report.refused(self._held.add(told))
 
     def _say(self, state: LaneState, reason: str = "") -> None:
-        current = self.status
-        self.status = msgspec.structs.replace(
-            current,
-            state=state,
-            mark=self._mark if state is not LaneState.FILLING else None,
-            target_offset=self._target.next_offset if self._target else 0,
-            reason=reason,
-            incomplete=len(self._held),
-            applied_at_us=time.time_ns() // 1000,
-            next_offset=self._mark.next_offset if self._mark else 0,
-        )
+        self._report.say(state, reason, self._mark, self._target, len(self._held.keys))
         if self.is_shown:
             self._tell(self.status)
-
-
-def _is_same(mark: Mark, target: Mark) -> bool:
-    return (mark.topic_id, mark.since) == (target.topic_id, target.since)
-
-
-def _beginning(target: Mark) -> Mark:
-    """Of a place that has nothing yet."""
-    return Mark(target.topic_id, target.since, target.since)

@@ -119,8 +119,7 @@ class Letters:
 
     def held(self, view: str, sink: str, generation: int) -> dict[bytes, int]:
         """The keys that open letters hold, with the version that was refused."""
-        mine = (view, sink, generation)
-        return {each.key.encode(): each.version for each in self.open() if each.id[:3] == mine}
+        return held_keys(self._kafka, self._source, view, sink, generation)
 
     def open(self) -> list[DeadLetter]:
         return read_letters(self._kafka, self._source)
@@ -189,6 +188,12 @@ def read_letters(kafka: KafkaAddress, source: Source) -> list[DeadLetter]:
             elif raw.key is not None:
                 found.pop(_id(raw.key), None)  # type: ignore[arg-type]
     return list(found.values())
+
+
+def held_keys(kafka: KafkaAddress, source: Source, view: str, sink: str, generation: int) -> dict[bytes, int]:
+    """The keys that open letters hold in one place, with the version that was refused."""
+    mine = (view, sink, generation)
+    return {each.key.encode(): each.version for each in read_letters(kafka, source) if each.id[:3] == mine}
 
 
 def _id(key: bytes) -> LetterId | None:

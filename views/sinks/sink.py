@@ -10,6 +10,7 @@ itself: a place that was emptied behind our back has none, and is filled again.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,6 +64,13 @@ class Mark(msgspec.Struct, frozen=True):
     """The last commit that is included."""
     committed_at_us: int | None = None
     published_at_us: int = 0
+    made_for: str = ""
+    """What of the view's declaration the place was made for (`SinkKind.made_for`): for another it is filled anew."""
+
+    @property
+    def is_whole(self) -> bool:
+        """What the place lacks is only what came since. Of one that is being filled no publication is known yet."""
+        return self.published_at_us > 0
 
 
 class Refused(NamedTuple):
@@ -145,6 +153,11 @@ class HistorySink(TendedSink):
     def apply(self, changes: Sequence[Change], mark: Mark, steps: Sequence[Mark] = ()) -> list[Refused]:
         """`steps` are the marks that were passed on the way to `mark`, in order: when each version came."""
 
+    def inherit(self, other: Sink) -> Iterator[int]:
+        """Takes over what `other`, an older generation of the same place, knows of the past and the view's topic no
+        longer does: piece by piece, each told with how many versions it brought. Cut off, it goes on where it was."""
+        return iter(())
+
 
 class SinkKind(ABC):
     """A place of the deployment, such as its Redis. Frozen and picklable: it travels to Spark's tasks."""
@@ -161,9 +174,18 @@ class SinkKind(ABC):
     def open(self, shape: ViewShape, generation: int) -> Sink: ...
 
     @abstractmethod
+    def made_for(self, shape: ViewShape) -> str:
+        """What of the shape the rows are written by here, as a fingerprint: rows written by another are no use, even
+        where the view's own are the same. Columns and their types need not be in it: others are told anew (`since`)."""
+
+    @abstractmethod
     def current(self, source: str, view: str) -> int | None:
         """The generation that readers use; None before there is one."""
 
     @abstractmethod
     def switch(self, source: str, view: str, generation: int | None) -> None:
         """Readers use another generation, or none any more. In one step."""
+
+
+def fingerprint(*parts: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]

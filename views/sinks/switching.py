@@ -22,15 +22,29 @@ MEET_S_MAX: Final = 0.3
 STILL_S_MAX: Final = 5.0
 """How long what readers use may stand still: it costs them freshness."""
 _POLL_S: Final = 0.005
+_AWAY: Final = (LaneState.DOWN, LaneState.FAILED)
+"""Who is in one of these does not come soon. One that is filled may: who was just begun says so for a moment."""
 
 
 def switch(shown: Lane, other: Lane, timeout_s: float = STILL_S_MAX) -> None:
     """Raises SinkUnavailable, and leaves everything as it was, when the two do not meet in time."""
-    with other.hurried(), _met(shown, other, timeout_s):
-        # The other may go on meanwhile: what it includes only grows.
-        shown.kind.switch(shown.shape.source, shown.shape.view, other.number)
-        shown.hide()
-        other.show()
+    with other.hurried():
+        _wait(other, None, timeout_s)  # nobody stands still for one that cannot come
+        with _met(shown, other, timeout_s):
+            # The other may go on meanwhile: what it includes only grows.
+            _point(shown, other.number)
+            shown.hide()
+            other.show()
+
+
+def _point(shown: Lane, number: int | None) -> None:
+    """A place may have moved its pointer although its answer was lost: it is asked."""
+    source, view = shown.shape.source, shown.shape.view
+    try:
+        shown.kind.switch(source, view, number)
+    except SinkUnavailable:
+        if shown.kind.current(source, view) != number:
+            raise
 
 
 @contextmanager
@@ -51,7 +65,7 @@ def _met(shown: Lane, other: Lane, timeout_s: float) -> Iterator[None]:
 def _wait(lane: Lane, mark: Mark | None, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while not _includes(lane, mark):
-        if time.monotonic() > deadline:
+        if lane.status.state in _AWAY or time.monotonic() > deadline:
             raise SinkUnavailable(
                 f"generation {lane.number} of the {lane.kind.name} of {lane.shape.view} is behind",
                 detail=lane.status.reason or f"it is {lane.status.state}",

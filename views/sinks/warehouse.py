@@ -10,38 +10,42 @@ A history row has `_version` (offset in the view's topic), `_gone`, and the comm
 mark that counts is the current table's. Deletions stay in the history, so a stale upsert finds them however late it
 comes. Current rows that were lost are made again from the history; a history that others wrote to is filled anew.
 
+What fills a history is the view's topic, which has every version for a day only. So a history says from which version
+on it is whole (wholeness.py), and a generation takes over what the one before it knew (`inherit`).
+
 A generation has one shape: a view with other columns is a new generation. All of it runs in whatever process it is
 called from, with delta-rs: no JVM. The folder is a local one, or mounted.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc.archive_delta import Commit, DeltaFolder, Snapshot, quoted, remove_folder
+from cdc.archive_delta import DeltaFolder, Snapshot, quoted, remove_folder
 from cdc.errors import SinkError, SinkUnavailable
 from views.json_rows import json_rows
 from views.plan import Field
-from views.sinks.sink import Change, HistorySink, Mark, Refused, SinkKind, ViewShape
+from views.sinks.sink import Change, HistorySink, Mark, Refused, Sink, SinkKind, ViewShape, fingerprint
+from views.sinks.warehouse_bequest import Bequest, bequest
+from views.sinks.warehouse_folders import CURRENT, HISTORY, live_generation, point_to, view_folder
 from views.sinks.warehouse_merge import merge_of, restored, taken
+from views.sinks.warehouse_notes import Note, known_before, note_of, published, read_so_far
 from views.sinks.warehouse_rows import RowParser
 from views.sinks.warehouse_types import GONE, VERSION, Layout, decoded_name
+from views.sinks.wholeness import read_on
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
 VERSIONS_PER_DELETE: Final = 1_000
-HISTORY, CURRENT, LIVE = "history", "current", "live"
 KEY_PROPERTY: Final = "headwater.key"
 """The key's columns, as JSON, in the properties of both tables: what readers need to order versions."""
 
@@ -56,14 +60,6 @@ class Upkeep:
     """A reader that began longer ago may miss files. Looking back goes by the history, not by Delta's versions."""
 
 
-class Note(msgspec.Struct, frozen=True):
-    """What a table says of itself."""
-
-    mark: Mark
-    known_before: int
-    """Every version in the history is below it; for the current rows: in the history that they include."""
-
-
 @dataclass(frozen=True)
 class WarehouseKind(SinkKind):
     folder: str
@@ -76,18 +72,14 @@ class WarehouseKind(SinkKind):
     def open(self, shape: ViewShape, generation: int) -> WarehouseSink:
         return WarehouseSink(shape, view_folder(self.folder, shape.source, shape.view), generation, self.upkeep)
 
+    def made_for(self, shape: ViewShape) -> str:
+        return fingerprint(Layout.of(shape).partition_by)
+
     def current(self, source: str, view: str) -> int | None:
         return live_generation(view_folder(self.folder, source, view))
 
     def switch(self, source: str, view: str, generation: int | None) -> None:
-        pointer = view_folder(self.folder, source, view) / LIVE
-        if generation is None:
-            pointer.unlink(missing_ok=True)
-            return
-        pointer.parent.mkdir(parents=True, exist_ok=True)
-        made = pointer.with_name(f".{LIVE}.{os.getpid()}")
-        made.write_text(f"{generation}\n")
-        made.replace(pointer)
+        point_to(view_folder(self.folder, source, view), generation)
 
 
 class WarehouseSink(HistorySink):
@@ -118,8 +110,8 @@ class WarehouseSink(HistorySink):
         if past is None or now is None or not (_is_good(past) and _is_good(now)):
             return None
         self._known = past.id, now.id
-        note = _note(now.last)
-        is_complete = _known_before(_note(past.last)) >= _known_before(note)
+        note = note_of(now.last)
+        is_complete = known_before(note_of(past.last)) >= known_before(note)
         return note.mark if note is not None and is_complete else None
 
     def apply(self, changes: Sequence[Change], mark: Mark, steps: Sequence[Mark] = ()) -> list[Refused]:
@@ -127,13 +119,46 @@ class WarehouseSink(HistorySink):
         end."""
         past, now = self._required()
         batch, refused = self._parser.parse(changes, [*steps, mark])
-        known = _known_before(_note(past.last))
+        before = note_of(past.last)
+        known = known_before(before)
         append, merge = taken(self._layout, batch, known, lambda: _dataset(past))
-        note = Note(mark, max(known, pc.max(append[VERSION]).as_py() + 1) if append.num_rows else known)
-        if append.num_rows:
+        read = read_so_far(before, note_of(now.last), mark)
+        news = [told for told in published(changes, [*steps, mark]) if told[0] >= read.next_offset]
+        read = read_on(read, sorted(news), mark.next_offset, time.time_ns() // 1000)
+        note = Note(
+            mark,
+            max(known, pc.max(append[VERSION]).as_py() + 1) if append.num_rows else known,
+            read.whole_from,
+            max(read.told_at_us, mark.published_at_us),
+            before.inherited_from if before is not None else None,
+        )
+        if append.num_rows or before is None or before.whole_from != note.whole_from:
             past.append(append, note)
         self._keep(now, merge, note)
         return refused
+
+    def inherit(self, other: Sink) -> Iterator[int]:
+        while isinstance(other, WarehouseSink):
+            past, theirs = self._looked(self._history), other._history.look()
+            note, known = note_of(past.last), note_of(theirs.last if theirs is not None else None)
+            if note is None or known is None or theirs is None or not self._can_inherit(other, theirs, known, note):
+                return
+            until = note.is_whole_from if note.inherited_from is None else note.inherited_from
+            found = bequest(self._layout, _dataset(past), _dataset(theirs), until)
+            if found is None and (note.inherited_from is not None or known.is_whole_from >= note.is_whole_from):
+                return
+            found = found or Bequest(self._layout.history.empty_table(), until, is_last=True)
+            whole_from = known.is_whole_from if found.is_last else max(found.start, known.is_whole_from)
+            whole_from = min(note.is_whole_from, whole_from)
+            past.append(found.rows, msgspec.structs.replace(note, whole_from=whole_from, inherited_from=found.start))
+            yield found.rows.num_rows
+
+    def _can_inherit(self, other: WarehouseSink, theirs: Snapshot, known: Note, note: Note) -> bool:
+        """It is of the same shape, and knows everything up to what is here."""
+        names = (known.mark.topic_id, known.mark.since), (note.mark.topic_id, note.mark.since)
+        is_same = names[0] == names[1] and _columns(theirs) == _columns(self._looked(self._history))
+        mark = other.mark()
+        return is_same and _is_good(theirs) and mark is not None and mark.next_offset >= note.is_whole_from
 
     def rows(self) -> Iterator[bytes]:
         fields = [Field(column.name, column.stored) for column in self._layout.columns]
@@ -238,7 +263,7 @@ class WarehouseSink(HistorySink):
 
     def _restore(self) -> None:
         past, now = self._looked(self._history), self._looked(self._current)
-        note = _note(past.last)
+        note = note_of(past.last)
         if note is not None:
             rows = restored(self._layout, _dataset(past))
             now.append(pa.RecordBatchReader.from_batches(self._layout.current, rows), note)
@@ -284,26 +309,6 @@ class WarehouseSink(HistorySink):
             )
 
 
-def view_folder(folder: str | Path, source: str, view: str) -> Path:
-    return Path(folder).absolute() / folder_name(source) / folder_name(view)
-
-
-def folder_name(name: str) -> str:
-    """Encoded as in a URL, and dots, too; but with ~: delta-rs takes a folder %20 for one whose name is a blank."""
-    return quote(name, safe="").replace("~", "%7E").replace(".", "%2E").replace("%", "~")
-
-
-def named_in(folder: str) -> str:
-    return unquote(folder.replace("~", "%"))
-
-
-def live_generation(folder: Path) -> int | None:
-    try:
-        return int((folder / LIVE).read_text())
-    except FileNotFoundError:
-        return None
-
-
 def _among(columns: Sequence[str], keys: pa.Table) -> pc.Expression | None:
     """Rows that may have one of the keys: each column by itself, so there may be others."""
     found: pc.Expression | None = None
@@ -328,12 +333,8 @@ def _dataset(found: Snapshot) -> Dataset:
     return found.table.to_pyarrow_dataset(schema=pa.schema(found.table.schema().to_arrow()))
 
 
-def _known_before(note: Note | None) -> int:
-    return note.known_before if note is not None else 0
-
-
-def _note(commit: Commit | None) -> Note | None:
-    return msgspec.json.decode(commit.note, type=Note) if commit is not None else None
+def _columns(found: Snapshot) -> list[tuple[str, str]]:
+    return [(field.name, str(field.type)) for field in pa.schema(found.table.schema().to_arrow())]
 
 
 def _listed(schema: pa.Schema) -> list[pa.Field]:

@@ -30,6 +30,12 @@ def test_every_view_of_a_file() -> None:
     assert agents.sql == "select city, count(*) as n from agents group by city"
 
 
+@pytest.mark.parametrize("option", ["lookup", "cache_ttl_s", "text", "geo", "language", "partition_by"])
+def test_every_option_is_read(option: str) -> None:
+    [view] = parse(f"create materialized view v with (key = 'id', {option} = 'One, two') as select 1 as id")
+    assert view.options == {"key": "id", option: "One, two"}
+
+
 def test_refusals_point_into_the_file() -> None:
     text = FILE.replace("count(*)", "count(name), pryce")
     view = parse(text)[1]
