@@ -1,5 +1,6 @@
-"""Which searches are saved at a position of the change log: a saved search sees just the changes committed after it.
-And whether it is quiet there: nobody is told of changes committed between the two ends of a stretch.
+"""Which searches are in force at a position of the change log: one sees just the changes committed after it was saved,
+and none that was committed while it was paused, whenever that is matched. And whether it is quiet there: nobody is told
+of changes committed between the two ends of a stretch.
 
     table headwater.subscriptions ─ as it is now, what changed since the position undone ─▶ as it was there ─▶ in the
     log's order from there on
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,9 +39,10 @@ ARRIVE_S_MAX: Final = 30.0
 _POLL_S: Final = 0.05
 _TABLE: Final = f"""
     select id, owner, view, query::text as query, events, columns, watched_column, threshold::text as threshold,
-        threshold_unit
-    from {SUBSCRIPTIONS} where view = %s
+        threshold_unit, paused
+    from {SUBSCRIPTIONS} where view = %(view)s and (%(only)s::bigint[] is null or id = any(%(only)s))
 """
+_COUNT: Final = f"select count(*) from (select from {SUBSCRIPTIONS} where view = %s limit %s) s"
 
 
 @dataclass
@@ -51,25 +53,41 @@ class Book:
     kafka: KafkaAddress
     source: Source
     view: str
+    only: Sequence[int] | None = None
+    """Of the searches that the table holds, these; all, without it."""
     _read_to: Position | None = field(default=None, init=False)
     _ahead: deque[Logged] = field(default_factory=deque, init=False)
     """Searches, read, and not in force yet."""
     _silence: Silence = field(init=False)
     _gathering: Gathering = field(default_factory=Gathering, init=False)
 
-    def open(self, at: Position) -> dict[int, Row]:
-        """The searches in force at the position, by id; `advance` goes on from there."""
+    def count(self, most: int) -> int:
+        """How many searches the table holds, not further than that."""
         with connect(self.postgres) as conn, explained(conn):
-            rows = self._table(conn)
-            self._begin(self._from(at), conn)
-        undone: set[int] = set()
-        for saved in self._ahead:
-            if saved.id not in undone:
-                undone.add(saved.id)
-                rows.pop(saved.id, None)
-                if (before := self._mine(saved.before)) is not None:
-                    rows[saved.id] = before
-        return rows
+            [[found]] = conn.execute(_COUNT, [self.view, most]).fetchall()
+            return int(found)
+
+    def open(self, at: Position) -> Iterator[tuple[int, Row]]:
+        """The searches in force at the position, by id, one after the other; then `advance` goes on from there."""
+        given = {"view": self.view, "only": None if self.only is None else list(self.only)}
+        with (
+            connect(self.postgres) as conn,
+            explained(conn),
+            conn.transaction(),
+            conn.cursor("searches", row_factory=dict_row) as cursor,
+        ):
+            cursor.execute(_TABLE, given)  # what it will show is as of now
+            with connect(self.postgres) as other, explained(other):
+                self._begin(self._from(at), other)
+            undone: set[int] = set()
+            for saved in self._ahead:
+                if saved.id not in undone:
+                    undone.add(saved.id)
+                    if (before := self._mine(saved.before)) is not None:
+                        yield saved.id, before
+            for row in cursor:
+                if row["id"] not in undone and self._mine(row):
+                    yield row["id"], row
 
     def resume(self, at: Position) -> bool:
         """`advance` goes on from a position whose searches are known; False where the log does not reach back to it."""
@@ -103,11 +121,7 @@ class Book:
         return self._read_to is not None and self._read_to.era == era
 
     def _mine(self, row: Row | None) -> Row | None:
-        return row if row is not None and row.get("view") == self.view else None
-
-    def _table(self, conn: psycopg.Connection) -> dict[int, Row]:
-        with conn.cursor(row_factory=dict_row) as cursor:
-            return {row["id"]: row for row in cursor.execute(_TABLE, [self.view])}
+        return row if row is not None and row.get("view") == self.view and not row.get("paused") else None
 
     def _begin(self, at: Position, conn: psycopg.Connection) -> None:
         """Reads the log from there on up to all that the tables showed."""

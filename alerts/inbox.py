@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Final, LiteralString
 
 import psycopg
@@ -19,15 +20,31 @@ from alerts.notification_json import restored
 from cdc.errors import DecodeError
 
 ROWS_MAX: Final = 1_000
+BYTES_MAX: Final = 4 << 20
+"""Of rows that are read at a time: they may be large, and many may read."""
+SAID_BYTES_MAX: Final = 1 << 20
+"""Of messages, which are decoded, too."""
 ITEM_ROWS_MAX: Final = 20
 
 _NEWS: Final[LiteralString] = """
     select o.sequence, o.subscription_id, coalesce(s.label, '') as label, o.view, o.key, o.event, o.reason,
         o.before::text as before, o.after::text as after, o.position, o.committed_at, o.recorded_at, o.told_at,
-        o.notification_id, o.dropped_reason
+        o.notification_id, o.dropped_reason,
+        case when o.told_at is null and o.dropped_reason is null then o.due_at end as due_at
     from headwater.outbox o left join headwater.subscriptions s on s.id = o.subscription_id
 """
-_AFTER: Final = f"{_NEWS} where o.owner = %s and o.sequence > %s order by o.sequence limit %s"
+_AFTER: Final = f"""
+    {_NEWS} where o.owner = %(owner)s and o.sequence > %(after)s and o.sequence <= (
+        select max(sequence) from (
+            select sequence, sum(size) over (order by sequence) - size as bytes_before from (
+                select sequence,
+                    coalesce(octet_length(before::text), 0) + coalesce(octet_length(after::text), 0) as size
+                from headwater.outbox where owner = %(owner)s and sequence > %(after)s order by sequence limit %(rows)s
+            ) sizes
+        ) sums where bytes_before < %(bytes)s
+    ) order by o.sequence
+"""
+"""One at least: a size is known without its text being read."""
 _NEWEST: Final = f"{_NEWS} where o.owner = %s and o.sequence < %s order by o.sequence desc limit %s"
 _OF_SEARCH: Final = f"{_NEWS} where o.owner = %s and o.subscription_id = %s order by o.sequence desc limit %s"
 _TALLIES: Final = """
@@ -36,9 +53,16 @@ _TALLIES: Final = """
 """
 _LAST: Final = "select owner, last_sequence from headwater.owners where owner = any(%s)"
 _OF_ITEM: Final = f"{_NEWS} where o.subscription_id = %s and o.key_hash = %s order by o.sequence desc limit %s"
+_VALUE: Final = "select value, told_at from headwater.told_values where subscription_id = %s and key_hash = %s"
 _SAID: Final = """
-    select body::text from headwater.notifications
-    where owner = %s and channel = 'feed' and sequence > %s order by sequence limit %s
+    select sequence, body::text from (
+        select sequence, body, sum(octet_length(body::text)) over (order by sequence) - octet_length(body::text)
+            as bytes_before
+        from (
+            select sequence, body from headwater.notifications
+            where owner = %s and channel = 'feed' and sequence > %s order by sequence limit %s
+        ) bodies
+    ) sums where bytes_before < %s order by sequence
 """
 
 
@@ -59,12 +83,15 @@ class News:
     told_at: datetime | None
     notification_id: str | None
     dropped_reason: str | None
-    """Why nobody was sent this: paused, expired, unsubscribed, removed or suppressed."""
+    """Why nobody was sent this: paused, expired, unsubscribed, changed, removed or suppressed."""
+    due_at: datetime | None = None
+    """When it is looked at next, while it waits: a digest, quiet hours, a cap."""
 
 
 def after(conn: psycopg.Connection, owner: str, sequence: int = 0, most: int = ROWS_MAX) -> list[News]:
-    """The owner's news with greater numbers, oldest first."""
-    return conn.cursor(row_factory=class_row(News)).execute(_AFTER, [owner, sequence, min(most, ROWS_MAX)]).fetchall()
+    """The owner's news with greater numbers, oldest first: as many as are read at a time, none when there is none."""
+    given = {"owner": owner, "after": sequence, "rows": min(most, ROWS_MAX), "bytes": BYTES_MAX}
+    return conn.cursor(row_factory=class_row(News)).execute(_AFTER, given).fetchall()
 
 
 def newest(conn: psycopg.Connection, owner: str, before: int, most: int) -> list[News]:
@@ -92,12 +119,23 @@ def of_item(conn: psycopg.Connection, subscription_id: int, hash_: bytes, most: 
     return conn.cursor(row_factory=class_row(News)).execute(_OF_ITEM, [subscription_id, hash_, most]).fetchall()
 
 
+def last_value(conn: psycopg.Connection, subscription_id: int, hash_: bytes) -> tuple[Decimal, datetime] | None:
+    """What counts as told of the watched column of one row, and since when; None: nothing."""
+    row = conn.execute(_VALUE, [subscription_id, hash_]).fetchone()
+    return (row[0], row[1]) if row else None
+
+
 def notifications(conn: psycopg.Connection, owner: str, sequence: int = 0, most: int = ROWS_MAX) -> list[Notification]:
     """What was said in the owner's feed, by the numbers of the messages: a digest may tell of older news."""
-    said = list[Notification]()
-    for (text,) in conn.execute(_SAID, [owner, sequence, min(most, ROWS_MAX)]):
-        with suppress(DecodeError):  # a dead letter; those behind it are read
-            said.append(restored(text.encode()))
+    said, last = list[Notification](), sequence
+    while not said:
+        found = conn.execute(_SAID, [owner, last, min(most, ROWS_MAX), SAID_BYTES_MAX]).fetchall()
+        if not found:
+            break
+        last = found[-1][0]
+        for _, text in found:
+            with suppress(DecodeError):  # a dead letter; those behind it are read
+                said.append(restored(text.encode()))
     return said
 
 

@@ -1,6 +1,6 @@
-"""Makes the next base of saved searches, in a process of its own: what it takes is not taken from the lanes.
+"""Makes a base of saved searches, in a process of its own: what it takes is not taken from the lanes.
 
-python -m alerts.making < a pickled Making (standing.py)
+python -m alerts.making < a pickled Making or First (standing.py)
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import sys
 from typing import Final
 
 from alerts.matcher.matcher import Matcher
-from alerts.standing import Making
+from alerts.saved_row import fitting
+from alerts.standing import First, Making
 
 NICENESS: Final = 10
 
@@ -25,9 +26,15 @@ def make(making: Making) -> Matcher:
     return Matcher.build(making.folder, making.definition, old.entries(), making.seen, making.version)
 
 
+def make_first(first: First) -> Matcher:
+    entries = (entry for each in first.book.open(first.at) if (entry := fitting(*each, first.definition)))
+    return Matcher.build(first.folder, first.definition, entries, version=str(first.at))
+
+
 def main() -> None:
     os.nice(NICENESS)
-    make(pickle.load(sys.stdin.buffer))
+    asked = pickle.load(sys.stdin.buffer)
+    make_first(asked) if isinstance(asked, First) else make(asked)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A draft ▶ the message's body: its rows as items, each with the searches that it matched and why. Pure.
 
 A row of a view is one item of a message, however often it changed and however many searches it matched: before is as
-it was before the first of its changes, after as it is after the last. The body is a notification as JSON. What does not
-fit is counted.
+it was before the first of the changes that are told, after as it was after the last of them: how it is by now is not
+known here. The body is a notification as JSON. What does not fit is counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def body(
     created_at: datetime,
     unsubscribe_url: str,
     items_max: int,
+    items_more: int = 0,
 ) -> bytes:
+    """`items_more` are told with it and not in the draft."""
     items = _items(draft.rows)
     shown = _fitting((_item(rows, searches) for rows in items), items_max)
     told = {
@@ -41,7 +43,7 @@ def body(
         "sequence": sequence,
         "created_at": created_at,
         "items": shown,
-        "items_left_out": len(items) - len(shown),
+        "items_left_out": len(items) - len(shown) + items_more,
         "unsubscribe_url": unsubscribe_url,
     }
     return msgspec.json.encode(told)

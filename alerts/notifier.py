@@ -53,14 +53,29 @@ _ROWS: Final = """
         and (o.view, o.key_hash, o.version) in (select view, key_hash, version from due)
     order by o.sequence
 """
+# Of the same searches, due as well, and more than are looked at together.
+_REST: Final = """
+    from headwater.outbox o
+    where o.owner = %(owner)s and o.told_at is null and o.dropped_reason is null and o.due_at <= %(now)s
+        and o.subscription_id = any(%(searches)s) and not o.id = any(%(looked_at)s)
+"""
+_COUNT_REST: Final = f"""
+    select count(*), coalesce(max(o.sequence), 0), count(distinct (o.view, o.key)) filter (
+        where (o.view, o.key) not in (select * from unnest(%(views)s::text[], %(keys)s::text[])))
+    {_REST}
+"""
+_TELL_REST: Final = f"""
+    update headwater.outbox set told_at = %(now)s, notification_id = %(notification)s where id in (select o.id {_REST})
+"""
 _SUPPRESSED: Final = """
     select x.channel, x.target from headwater.suppressions x
     join unnest(%s::text[], %s::text[]) t (channel, target) using (channel, target)
 """
 _TOLD: Final = """
     select channel, target, subscription_ids, created_at from headwater.notifications
-    where owner = %s and created_at >= %s
+    where owner = %s and created_at >= %s and events > 0
 """
+"""Without test messages, which tell nothing."""
 _TELL: Final = "update headwater.outbox set told_at = %s, notification_id = %s where id = any(%s)"
 _POSTPONE: Final = """
     update headwater.outbox o set due_at = n.due_at
@@ -80,6 +95,7 @@ class Pace:
     """After a message, instant news for the same target is gathered for that long."""
     owners_per_round_max: int = 100
     rows_per_owner_max: int = 10_000
+    """That are looked at; what else is due of the same searches is told with them, and counted."""
     items_per_notification_max: int = 100
     """The rest is counted: a clean-up of a million rows is one message."""
     base_url: str = ""
@@ -122,11 +138,12 @@ def _notify_owner(conn: psycopg.Connection, owner: str, pace: Pace, now: datetim
     rows = conn.cursor(row_factory=class_row(Pending)).execute(_ROWS, asked).fetchall()
     known = _knowledge(conn, owner, rows, pace, now)
     decision = decide(rows, known, now)
+    told = 0
     # Endpoints are locked in the order of their names (alerts/delivery/turns.py), the owners' are by the statement.
     for draft in sorted(decision.drafts, key=lambda draft: (draft.target.channel, draft.target.target)):
-        _write(conn, owner, draft, known, pace, now)
+        rest = _rest(conn, owner, draft, decision, rows, now) if len(rows) >= pace.rows_per_owner_max else None
+        told += len(draft.rows) + _write(conn, owner, draft, rest, known, pace, now)
     _settle(conn, decision)
-    told = sum(len(draft.rows) for draft in decision.drafts)
     return Round(1, len(decision.drafts), told, len(decision.dropped), len(decision.postponed))
 
 
@@ -152,17 +169,58 @@ def _told(
     return told_at, {id_: tuple(times) for id_, times in told_times.items()}
 
 
-def _write(conn: psycopg.Connection, owner: str, draft: Draft, known: Knowledge, pace: Pace, now: datetime) -> None:
-    def made(id_: str, number: int, url: str) -> bytes:
-        return body(id_, owner, number, draft, known.searches, now, url, pace.items_per_notification_max)
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What is told with a draft without being looked at."""
 
-    first, last = draft.rows[0].sequence, draft.rows[-1].sequence
+    asked: Mapping[str, object]
+    rows: int
+    last_sequence: int
+    items: int
+
+
+def _rest(
+    conn: psycopg.Connection, owner: str, draft: Draft, decision: Decision, rows: list[Pending], now: datetime
+) -> _Rest:
+    """Of searches none of whose rows has to wait: their quiet hours and caps have let the draft's rows through."""
+    waiting = {row.subscription_id for row in rows if row.id in decision.postponed}
+    asked: dict[str, object] = {
+        "owner": owner,
+        "now": now,
+        "searches": [id_ for id_ in draft.subscription_ids if id_ not in waiting],
+        "looked_at": [row.id for row in rows],
+        "views": [row.view for row in draft.rows],
+        "keys": [row.key for row in draft.rows],
+    }
+    [counted] = conn.execute(_COUNT_REST, asked).fetchall()
+    return _Rest(asked, *counted)
+
+
+def _write(
+    conn: psycopg.Connection,
+    owner: str,
+    draft: Draft,
+    rest: _Rest | None,
+    known: Knowledge,
+    pace: Pace,
+    now: datetime,
+) -> int:
+    """How many were told beyond the draft's rows."""
+    rest = rest or _Rest({}, 0, 0, 0)
+
+    def made(id_: str, number: int, url: str) -> bytes:
+        return body(id_, owner, number, draft, known.searches, now, url, pace.items_per_notification_max, rest.items)
+
+    first, last = draft.rows[0].sequence, max(draft.rows[-1].sequence, rest.last_sequence)
     to = draft.target
-    posting = Posting(owner, to.channel, to.target, draft.subscription_ids, first, last, len(draft.rows))
+    posting = Posting(owner, to.channel, to.target, draft.subscription_ids, first, last, len(draft.rows) + rest.rows)
     posted = post(conn, posting, made, pace.base_url, now)
     reached("posted")
     conn.execute(_TELL, [now, posted.notification, [row.id for row in draft.rows]])
+    if rest.rows:
+        conn.execute(_TELL_REST, {**rest.asked, "notification": posted.notification})
     reached("told")
+    return rest.rows
 
 
 def _settle(conn: psycopg.Connection, decision: Decision) -> None:

@@ -7,31 +7,30 @@ was cut off left neither rows nor mark. It is a view's and never goes back, also
 of alert_places is a generation's, and begins anew with a place that is filled again.
 
 Owners are locked in the order of their names: views that are recorded at once wait for each other, and never for ever.
+What is more than a part is locked part by part, so it is recorded while no other view is.
 A number of an owner's sequence is taken under that lock, so who reads up to one has read all before it.
+
+Whom a change concerns may be thousands: they come as arrays, and Postgres makes rows of them. Here are looked at, one
+by one, only those whose judgement hangs on what was told before (judging.py).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from functools import cache
-from hashlib import blake2b
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import psycopg
 
 from alerts.clock import Clock, system_clock
 from alerts.grouping import first_due
-from alerts.moves import decoded, judged
-from alerts.saved_search import SavedSearch
+from alerts.int_array import Bigints
+from alerts.judging import worth_telling
+from alerts.matched import NAMES, Matched, Part, at, key_hash, parts
+from alerts.moves import REENTER_S, decoded, reason
 from alerts.store import by_ids
-from cdc.errors import StateError
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-HASH_BYTES: Final = 16
 
 _MARK: Final = """
     insert into headwater.outbox_marks (view, topic_id, next_offset) values (%s, %s, 0)
@@ -41,62 +40,96 @@ _MARK: Final = """
 _MOVE: Final = """
     update headwater.outbox_marks set topic_id = %s, next_offset = %s, moved_at = now() where view = %s
 """
-_OWNERS: Final = "select distinct owner from headwater.subscriptions where id = any(%s)"
 _LOCK_OWNERS: Final = """
-    insert into headwater.owners (owner) select unnest(%s::text[]) order by 1
+    insert into headwater.owners (owner)
+    select distinct owner from headwater.subscriptions where id = any(%(searches)s) order by 1
     on conflict (owner) do update set owner = excluded.owner
-    returning owner, last_sequence
 """
-_COUNT_ON: Final = """
-    update headwater.owners o set last_sequence = n.last_sequence
-    from unnest(%s::text[], %s::bigint[]) n (owner, last_sequence) where o.owner = n.owner
+_ENTER: Final = "select pg_advisory_xact_lock_shared(%s)"
+_ENTER_ALONE: Final = "select pg_advisory_xact_lock(%s)"
+_RECORDING: Final = 0x6865_6164_6F75_7462
+
+# Of searches that are active, as SavedSearch.silence says, the events that they want. What is judged one by one: what
+# was told before may be of this part, or is a value. A schedule is '' where everything is due at once. By
+# `coalesce`, and outer joins where there is always a partner, the planner knows that they are many: else it takes them
+# for one, and compares each with each.
+_MATCHED: Final = f"""
+    with changes as materialized (
+        select number - 1 as number, key_hash, position, committed_at, is_again
+        from unnest(%(hashes)s::bytea[], %(positions)s::text[], %(committed)s::timestamptz[], %(again)s::boolean[])
+            with ordinality c (key_hash, position, committed_at, is_again, number)
+    ), matched as materialized (
+        select m.place, e.bit, e.event, c.*, s.id, s.owner, coalesce(s.reenter_s, %(reenter)s) as reenter_s,
+            c.is_again or s.watched_column is not null as is_judged,
+            case when e.event = 'changed' then to_json(s.columns)::text else '[]' end as columns,
+            case when s.frequency <> 'instant' or s.quiet_from is not null then concat_ws(
+                ' ', s.frequency, s.time_zone, s.digest_hour, s.digest_weekday, s.quiet_from, s.quiet_to)
+                else '' end as schedule
+        from unnest(%(searches_of)s, %(numbers)s, %(bits)s) with ordinality m (id, number, bits, place)
+            left join changes c on c.number = m.number
+            join headwater.subscriptions s on s.id = m.id
+            join (values {", ".join(f"({bit}, '{name}')" for bit, name in NAMES)}) e (bit, event)
+                on m.bits & e.bit <> 0
+        where coalesce(
+            s.view = %(view)s and e.event = any(s.events) and not s.paused and s.unsubscribed_at is null
+                and (s.expires_at is null or s.expires_at > %(now)s), false)
+    )
 """
-_KNOWN: Final = """
-    select subscription_id, key_hash, event, position from headwater.outbox
-    join unnest(%s::bigint[], %s::bytea[], %s::text[], %s::text[]) n (subscription_id, key_hash, event, position)
-        using (subscription_id, key_hash, event, position)
+_ASKED: Final = f"""
+    {_MATCHED}
+    select
+        (select coalesce(json_agg(json_build_array(number, event, columns)), '[]')::text
+            from (select distinct number, event, columns from matched where not is_judged) r),
+        (select coalesce(json_agg(json_build_array(schedule, id)), '[]')::text
+            from (select schedule, min(id) as id from matched where schedule <> '' group by schedule) d),
+        (select coalesce(json_agg(json_build_array(number, id, event) order by place, bit), '[]')::text
+            from matched where is_judged)
 """
-_INSERT: Final = """
+# Told soon after it was told to have entered, and not that it left since: as moves.py says of one that watches nothing.
+# With `limit` each is looked up: for `exists` the planner reads all of the outbox at once while it is small.
+_IS_TOLD_ALREADY: Final = """
+    (
+        select true from headwater.outbox o
+        where o.subscription_id = m.id and o.key_hash = m.key_hash and o.event = m.event and o.position = m.position
+        limit 1) is true
+    or m.event = 'entered' and (
+        select true from headwater.outbox o
+        where o.subscription_id = m.id and o.key_hash = m.key_hash and o.event = 'entered'
+            and o.committed_at > m.committed_at - m.reenter_s * interval '1 s'
+            and not exists (
+                select from headwater.outbox l
+                where l.subscription_id = m.id and l.key_hash = m.key_hash and l.event = 'left' and l.id > o.id)
+        limit 1) is true
+"""
+_WRITE: Final = f"""
+    {_MATCHED}, told as (
+        select m.*, coalesce(j.reason, r.reason) as reason
+        from matched m
+            left join unnest(%(r_numbers)s::bigint[], %(r_events)s::text[], %(r_columns)s::text[], %(reasons)s::text[])
+                r (number, event, columns, reason)
+                on (r.number, r.event, r.columns) = (m.number, m.event, m.columns) and not m.is_judged
+            left join unnest(%(j_numbers)s::bigint[], %(j_ids)s::bigint[], %(j_events)s::text[], %(judged)s::text[])
+                j (number, id, event, reason)
+                on (j.number, j.id, j.event) = (m.number, m.id, m.event) and m.is_judged
+        where j.reason is not null or not m.is_judged and not ({_IS_TOLD_ALREADY})
+    ), numbered as (
+        select *, row_number() over (partition by owner order by place, bit) as next from told
+    ), counted as (
+        update headwater.owners o set last_sequence = o.last_sequence + n.most
+        from (select owner, max(next) as most from numbered group by owner) n where o.owner = n.owner
+        returning o.owner, o.last_sequence - n.most as before
+    )
     insert into headwater.outbox (owner, sequence, subscription_id, view, key, key_hash, event, version, position,
         before, after, reason, committed_at, recorded_at, due_at)
-    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    select n.owner, c.before + n.next, n.id, %(view)s, i.key, n.key_hash, n.event, i.version, n.position,
+        i.before, i.after, n.reason, n.committed_at, %(now)s, coalesce(d.due_at, %(now)s)
+    from numbered n
+        left join counted c using (owner)
+        left join unnest(%(keys)s::text[], %(versions)s::bigint[], %(befores)s::json[], %(afters)s::json[])
+            with ordinality i (key, version, before, after, number) on i.number = n.number + 1
+        left join unnest(%(schedules)s::text[], %(dues)s::timestamptz[]) d (schedule, due_at) using (schedule)
+    order by n.place, n.bit
 """
-_TOLD: Final = """
-    select subscription_id, key_hash, value from headwater.told_values
-    join unnest(%s::bigint[], %s::bytea[]) n (subscription_id, key_hash) using (subscription_id, key_hash)
-"""
-_TELL: Final = """
-    insert into headwater.told_values (subscription_id, key_hash, value, told_at)
-    select n.*, %s from unnest(%s::bigint[], %s::bytea[], %s::numeric[]) n
-    on conflict (subscription_id, key_hash) do update set value = excluded.value, told_at = excluded.told_at
-"""
-
-
-class Match(NamedTuple):
-    """One event of one row for one saved search, as the matcher found it."""
-
-    subscription_id: int
-    key: bytes
-    """The key's columns as JSON, as the view's topic has it."""
-    event: str
-    version: int
-    """The change's offset in the view's topic."""
-    position: str
-    before: bytes | None = None
-    after: bytes | None = None
-    committed_at_us: int | None = None
-
-    @property
-    def item(self) -> Item:
-        return self.subscription_id, key_hash(self.key)
-
-    @property
-    def committed_at(self) -> datetime | None:
-        return None if self.committed_at_us is None else _EPOCH + timedelta(microseconds=self.committed_at_us)
-
-
-Item = tuple[int, bytes]
-"""A subscription's number and a key's hash."""
 
 
 class Recorded(NamedTuple):
@@ -104,12 +137,6 @@ class Recorded(NamedTuple):
     """Newly written to the outbox."""
     is_replay: bool = False
     """The mark was there already: nothing was looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    match: Match
-    reason: str
 
 
 def mark(conn: psycopg.Connection, view: str) -> tuple[str, int] | None:
@@ -122,12 +149,14 @@ def record(
     conn: psycopg.Connection,
     view: str,
     mark_offset: int,
-    matches: Iterable[Match],
+    matched: Iterable[Matched],
     *,
     topic_id: str = "",
+    reenter_s: float = REENTER_S,
     clock: Clock = system_clock,
 ) -> Recorded:
-    """Writes the matches of everything before `mark_offset` in the view's topic. Safe to repeat at any time.
+    """Writes what matched of everything before `mark_offset` in the view's topic, which comes in the order of the
+    changes. Safe to repeat at any time.
 
     `topic_id` is the topic's incarnation: offsets of another one begin anew. Matches of searches that are paused,
     expired, unsubscribed or gone are left out.
@@ -136,98 +165,76 @@ def record(
         [(known_topic, start)] = conn.execute(_MARK, [view, topic_id]).fetchall()
         if known_topic == topic_id and mark_offset <= start:
             return Recorded(0, is_replay=True)
-        new = _since(matches, start if known_topic == topic_id else 0, mark_offset)
-        written = _write(conn, view, new, clock()) if new else 0
+        now, written = clock(), 0
+        for part, is_all in parts(matched, start if known_topic == topic_id else 0, mark_offset):
+            conn.execute(_ENTER if is_all else _ENTER_ALONE, [_RECORDING])  # again is as good as once
+            written += _write(conn, view, part, reenter_s, now)
         conn.execute(_MOVE, [topic_id, mark_offset, view])
         return Recorded(written)
 
 
-def key_hash(key: bytes) -> bytes:
-    return blake2b(key, digest_size=HASH_BYTES).digest()
+def _write(conn: psycopg.Connection, view: str, part: Part, reenter_s: float, now: datetime) -> int:
+    conn.execute(_LOCK_OWNERS, {"searches": Bigints(part.subscriptions)})
+    given = _given(part) | {"view": view, "now": now, "reenter": reenter_s}
+    [asked] = _run(conn, _ASKED, given).fetchall()
+    reasons, schedules, judged = (msgspec.json.decode(each) for each in asked)
+    given |= _reasons(part, reasons) | _dues(conn, schedules, now) | _judged(conn, part, judged, reenter_s, now)
+    return _run(conn, _WRITE, given | _images(part)).rowcount
 
 
-def _since(matches: Iterable[Match], start: int, end: int) -> list[Match]:
-    found = [match for match in matches if match.version >= start]
-    if any(match.version >= end for match in found):
-        raise StateError("a match lies beyond the mark that it is recorded with", detail=f"the mark is {end}")
-    return sorted(found, key=lambda match: match.version)
+def _run(conn: psycopg.Connection, statement: Any, given: dict[str, Any]) -> psycopg.Cursor[Any]:
+    """Planned for as many as they are, each time."""
+    return conn.execute(statement, given, prepare=False)
 
 
-def _write(conn: psycopg.Connection, view: str, matches: Sequence[Match], now: datetime) -> int:
-    ids = sorted({match.subscription_id for match in matches})
-    sequences = _lock_owners(conn, ids)
-    searches = {id_: s for id_, s in by_ids(conn, ids).items() if s.wish.view == view and s.silence(now) is None}
-    wanted = [m for m in matches if (s := searches.get(m.subscription_id)) and m.event in s.wish.events]
-    rows = _worth_telling(conn, _unknown(conn, wanted), searches, now)
-    due = cache(lambda id_: first_due(searches[id_].wish, now))
-    with conn.cursor() as cursor:
-        cursor.executemany(
-            _INSERT, [_values(view, row, searches, sequences, now, due(row.match.subscription_id)) for row in rows]
-        )
-    conn.execute(_COUNT_ON, [list(sequences), list(sequences.values())])
-    return len(rows)
+def _given(part: Part) -> dict[str, Any]:
+    hashes, found = [key_hash(change.key) for change in part.changes], part.found
+    times = Counter(hashes)
+    return {
+        "searches_of": Bigints(found.subscription), "numbers": Bigints(found.delta), "bits": Bigints(found.event),
+        "hashes": hashes, "positions": part.positions, "committed": [at(each) for each in part.committed_at_us],
+        "again": [times[each] > 1 for each in hashes],
+    }  # fmt: skip
 
 
-def _lock_owners(conn: psycopg.Connection, ids: Sequence[int]) -> dict[str, int]:
-    """The last number of each owner's sequence, held until the end of the transaction."""
-    owners = sorted(owner for (owner,) in conn.execute(_OWNERS, [ids]))
-    return dict(conn.execute(_LOCK_OWNERS, [owners]).fetchall())
+def _images(part: Part) -> dict[str, Any]:
+    return {
+        "keys": [change.key.decode() for change in part.changes],
+        "versions": [change.version for change in part.changes],
+        "befores": [_text(change.before) for change in part.changes],
+        "afters": [_text(change.after) for change in part.changes],
+    }
 
 
-def _unknown(conn: psycopg.Connection, matches: Sequence[Match]) -> list[Match]:
-    """Without those that are in the outbox already, and without repeats. Under the mark's lock nobody adds any."""
-    if not matches:
-        return []
-    by_key = {(*match.item, match.event, match.position): match for match in reversed(matches)}
-    known = conn.execute(_KNOWN, [list(column) for column in zip(*by_key, strict=True)])
-    for id_, hash_, event, position in known:
-        del by_key[id_, bytes(hash_), event, position]
-    return list(reversed(by_key.values()))
+def _text(row: bytes | None) -> str | None:
+    return None if row is None else row.decode()
 
 
-def _worth_telling(
-    conn: psycopg.Connection, matches: Sequence[Match], searches: Mapping[int, SavedSearch], now: datetime
-) -> list[_Row]:
-    told = _told(conn, {match.item for match in matches})
-    rows, changed = list[_Row](), dict[Item, Decimal]()
-    row = cache(decoded)
-    for item, together in _by_change(matches):
-        first, wish = together[0], searches[item[0]].wish
-        verdict = judged(wish, [m.event for m in together], row(first.before), row(first.after), told.get(item))
-        rows += [_Row(match, verdict.reasons[match.event]) for match in together if match.event in verdict.reasons]
-        if verdict.told is not None and verdict.told != told.get(item):
-            told[item] = changed[item] = verdict.told
-    _tell(conn, changed, now)
-    return rows
+def _reasons(part: Part, asked: Sequence[tuple[int, str, str]]) -> dict[str, Any]:
+    rows = {number: (decoded(part.changes[number].before), decoded(part.changes[number].after)) for number, *_ in asked}
+    numbers, events, columns = zip(*asked, strict=True) if asked else ((), (), ())
+    reasons = [reason(event, msgspec.json.decode(narrowed), *rows[number]) for number, event, narrowed in asked]
+    return {"r_numbers": list(numbers), "r_events": list(events), "r_columns": list(columns), "reasons": reasons}
 
 
-def _by_change(matches: Sequence[Match]) -> Iterator[tuple[Item, list[Match]]]:
-    """The events of one change of one item for one search, in the order of the changes."""
-    found: dict[tuple[int, Item], list[Match]] = defaultdict(list)
-    for match in matches:
-        found[match.version, match.item].append(match)
-    for (_, item), together in found.items():
-        yield item, together
+def _dues(conn: psycopg.Connection, asked: Sequence[tuple[str, int]], now: datetime) -> dict[str, Any]:
+    """When each schedule is due first: one search stands for all that have it."""
+    searches = by_ids(conn, [id_ for _, id_ in asked]) if asked else {}
+    return {
+        "schedules": [schedule for schedule, _ in asked],
+        "dues": [first_due(searches[id_].wish, now) for _, id_ in asked],
+    }
 
 
-def _told(conn: psycopg.Connection, items: set[Item]) -> dict[Item, Decimal]:
-    rows = conn.execute(_TOLD, [[id_ for id_, _ in items], [hash_ for _, hash_ in items]])
-    return {(id_, bytes(hash_)): value for id_, hash_, value in rows}
-
-
-def _tell(conn: psycopg.Connection, changed: Mapping[Item, Decimal], now: datetime) -> None:
-    if changed:
-        ids, hashes = zip(*changed, strict=True)
-        conn.execute(_TELL, [now, list(ids), list(hashes), list(changed.values())])
-
-
-def _values(
-    view: str, row: _Row, searches: Mapping[int, SavedSearch], sequences: dict[str, int], now: datetime, due: datetime
-) -> list[Any]:
-    match, owner = row.match, searches[row.match.subscription_id].owner
-    sequences[owner] += 1
-    before, after = (None if each is None else each.decode() for each in (match.before, match.after))
-    return [
-        owner, sequences[owner], match.subscription_id, view, match.key.decode(), key_hash(match.key), match.event,
-        match.version, match.position, before, after, row.reason, match.committed_at, now, due,
-    ]  # fmt: skip
+def _judged(
+    conn: psycopg.Connection, part: Part, asked: Sequence[tuple[int, int, str]], reenter_s: float, now: datetime
+) -> dict[str, Any]:
+    searches = by_ids(conn, sorted({id_ for _, id_, _ in asked})) if asked else {}
+    numbers = {(change.version, change.key): number for number, change in enumerate(part.changes)}
+    news = worth_telling(conn, [part.match(*each) for each in asked], searches, reenter_s, now)
+    return {
+        "j_numbers": [numbers[match.version, match.key] for match, _ in news],
+        "j_ids": [match.subscription_id for match, _ in news],
+        "j_events": [match.event for match, _ in news],
+        "judged": [why for _, why in news],
+    }

@@ -6,19 +6,16 @@ from typing import Final
 
 import psycopg
 
+from alerts.delivery.wanted import WANTED
+
 _LOCK: Final = """
     insert into headwater.owners (owner) values (%s) on conflict (owner) do update set owner = excluded.owner
 """
 # A message is withdrawn when none of the searches that it names is active any more, or its target is suppressed.
-_WITHDRAW: Final = """
+_WITHDRAW: Final = f"""
     update headwater.deliveries d set state = 'suppressed', last_error = 'withdrawn: its searches have ended'
     from headwater.notifications n
-    where n.id = d.notification_id and n.owner = %s and d.state = 'pending' and (
-        not exists (
-            select from headwater.subscriptions s
-            where s.id = any(n.subscription_ids) and not s.paused and (s.expires_at is null or s.expires_at > now()))
-        or exists (
-            select from headwater.suppressions x where x.channel = d.channel and x.target = d.target))
+    where n.id = d.notification_id and n.owner = %s and d.state = 'pending' and not {WANTED}
 """
 
 

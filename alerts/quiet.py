@@ -27,6 +27,17 @@ _END: Final = """
     returning id, view, reason, began_at, ended_at
 """
 _LIST: Final = "select id, view, reason, began_at, ended_at from headwater.quiet order by id desc limit %s"
+# A load that ends a stretch in its own transaction is committed a moment later.
+_AROUND: Final = """
+    select id, view, reason, began_at, ended_at from headwater.quiet
+    where (view is null or view = %(view)s) and began_at <= %(at)s
+        and (ended_at is null or ended_at >= %(at)s::timestamptz - interval '1 second')
+    order by id
+"""
+_SINCE: Final = """
+    select id, view, reason, began_at, ended_at from headwater.quiet
+    where (view is null or view = %s) and (ended_at is null or ended_at >= %s) order by id
+"""
 _GOING_ON: Final = "select id from headwater.quiet where (view is null or view = %s) and ended_at is null"
 
 
@@ -81,6 +92,16 @@ def end(conn: psycopg.Connection, view: str | None = None) -> list[Stretch]:
 
 def listed(conn: psycopg.Connection, most: int = 100) -> list[Stretch]:
     return conn.cursor(row_factory=class_row(Stretch)).execute(_LIST, [most]).fetchall()
+
+
+def around(conn: psycopg.Connection, view: str, at: datetime) -> list[Stretch]:
+    """For people: those that an instant lies in by the clock. What is told goes by the log."""
+    return conn.cursor(row_factory=class_row(Stretch)).execute(_AROUND, {"view": view, "at": at}).fetchall()
+
+
+def since(conn: psycopg.Connection, view: str, at: datetime) -> list[Stretch]:
+    """For people: those that go on, or went on after an instant."""
+    return conn.cursor(row_factory=class_row(Stretch)).execute(_SINCE, [view, at]).fetchall()
 
 
 def going_on(conn: psycopg.Connection, view: str) -> list[int]:

@@ -3,7 +3,8 @@
 HeadwaterError
 ├── NoSuchSearch      there is none of that number, or it is somebody else's: the two are not told apart
 ├── TooManySearches   the owner has as many as one may have
-└── QueryTooBroad     it would tell of nearly everything; carries the estimate
+├── QueryTooBroad     it would tell of nearly everything; carries the estimate
+└── NothingIsSent     the search is paused or has ended, or its target wants nothing any more
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ class TooManySearches(HeadwaterError):
     """One more than an owner may have."""
 
 
-class QueryTooBroad(HeadwaterError):
-    """More rows match now than a saved search may have."""
+class NothingIsSent(HeadwaterError):
+    """A message that would be sent to nobody."""
 
-    hits: int = 0
+
+class QueryTooBroad(HeadwaterError):
+    """More rows match now than a saved search may have; `figures` has both numbers."""
 
 
 def too_broad(hits: int, most: int) -> QueryTooBroad:
@@ -31,5 +34,5 @@ def too_broad(hits: int, most: int) -> QueryTooBroad:
         detail=f"about {hits} rows match now, at most {most} may",
         hint="narrow it: a place, a price, a kind",
     )
-    error.hits = hits
+    error.figures = {"hits": hits, "hits_max": most}
     return error

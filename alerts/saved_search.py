@@ -27,6 +27,7 @@ LABEL_CHARACTERS_MAX: Final = 200
 TARGET_CHARACTERS_MAX: Final = 2_000
 COLUMNS_MAX: Final = 100
 CAP_MAX: Final = 10_000
+REENTER_S_MAX: Final = 2_592_000
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Minute = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
@@ -46,6 +47,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     threshold: Decimal | None = None
     """By how much the watched column has to move since it was last told; None: at all."""
     threshold_unit: Unit = "amount"
+    reenter_s: Annotated[int, Meta(ge=0, le=REENTER_S_MAX)] | None = None
+    """A row that enters again within that time is not told again; None: as the service has it."""
     channel: ChannelName = "feed"
     target: Annotated[str, Meta(max_length=TARGET_CHARACTERS_MAX)] = ""
     frequency: Frequency = "instant"

@@ -5,10 +5,15 @@
 So everything that holds of sinks holds of alerts: they ride with the epochs, follow by themselves when they are behind,
 delay nobody, and see every change once. What a view held before it had alerts, or is told again because it was built
 anew, is not news: nobody is told.
+
+Who stood still for more than a day finds a topic that was compacted: what changed twice meanwhile is not all there.
+Events are never made up for it; that some may be missing, and of when, is kept beside the mark.
 """
 
 from __future__ import annotations
 
+import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +24,8 @@ import msgspec
 import psycopg
 
 from alerts.book import Book
+from alerts.matched import Matched
+from alerts.moves import REENTER_S
 from alerts.outbox import record
 from alerts.standing import Standing
 from alerts.watch import Watch
@@ -28,14 +35,18 @@ from cdc.failpoints import reached
 from cdc.postgres import connect
 from search.index import define
 from views.sinks.sink import Change, HistorySink, Mark, Refused, SinkKind, ViewShape
+from views.sinks.wholeness import lost
 
 RETRY_S: Final = 1.0
+SHOWN_S: Final = 7 * 86_400
+"""How long it is told that news was missed."""
 _PREPARE: Final = """
     insert into headwater.alert_places (view, generation, is_silent)
     values (%(view)s, %(generation)s, not exists (select from headwater.alert_places where view = %(view)s))
     on conflict do nothing
 """
 _MARK: Final = "select mark::text, is_silent from headwater.alert_places where view = %s and generation = %s"
+_SHOWN: Final = "select mark::text from headwater.alert_places where view = %s and is_shown and mark is not null"
 _MOVE: Final = "update headwater.alert_places set mark = %s where view = %s and generation = %s"
 _DROP: Final = "delete from headwater.alert_places where view = %s and generation = %s"
 _CURRENT: Final = "select max(generation) from headwater.alert_places where view = %s and is_shown"
@@ -52,12 +63,19 @@ class AlertKind(SinkKind):
     kafka: KafkaAddress
     folder: Path | None = None
     """Where many saved searches lie in files; None: in memory."""
+    reenter_s: float = REENTER_S
+    rows_per_apply_max = 100
+    """Each may concern thousands, whose owners wait for the end of the transaction."""
 
     name = "alerts"
     holds_rows = False
 
     def open(self, shape: ViewShape, generation: int) -> AlertSink:
         return AlertSink(self, shape, generation)
+
+    def made_for(self, shape: ViewShape) -> str:
+        """It holds no rows: what comes is matched as the view is declared then."""
+        return ""
 
     def current(self, source: str, view: str) -> int | None:
         with _reached(), connect(self.postgres) as conn:
@@ -69,14 +87,42 @@ class AlertKind(SinkKind):
             conn.execute(_SHOW, {"view": view, "generation": generation})
 
 
+class Lacks(msgspec.Struct, frozen=True):
+    """Changes that nobody was told of, because they were forgotten before they were matched: when they were made."""
+
+    from_us: int
+    until_us: int
+    noticed_at_us: int
+
+    def is_shown(self, now_us: int) -> bool:
+        return now_us - self.noticed_at_us < SHOWN_S * 1_000_000
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    """What lies beside a mark."""
+
+    lacks: Lacks | None = None
+
+
+def lacking(conn: psycopg.Connection, view: str) -> Lacks | None:
+    """Of the alerts of a view, lately noticed."""
+    row = conn.execute(_SHOWN, [view]).fetchone()
+    found = None if row is None else msgspec.json.decode(row[0], type=_Noted).lacks
+    return found if found is not None and found.is_shown(time.time_ns() // 1000) else None
+
+
 class AlertSink(HistorySink):
     def __init__(self, kind: AlertKind, shape: ViewShape, generation: int) -> None:
         self._postgres, self._shape, self._generation = kind.postgres, shape, generation
+        self._reenter_s = kind.reenter_s
         folder = None if kind.folder is None else kind.folder / shape.source / shape.view
         book = Book(kind.postgres, kind.kafka, Source(shape.source), shape.view)
         self._watch = Watch(book, Standing(define(shape), folder))
         self._conn: psycopg.Connection | None = None
         self._since: Mark | None = None
+        self._lacks: Lacks | None = None
+        self._told_at_us = 0
+        """When the last change was published that it has matched."""
 
     def prepare(self) -> None:
         with self._connected() as conn:
@@ -89,17 +135,43 @@ class AlertSink(HistorySink):
 
     def apply(self, changes: Sequence[Change], mark: Mark, steps: Sequence[Mark] = ()) -> list[Refused]:
         view = self._shape.view
+        with self._connected() as conn:
+            self._since, is_silent = self._known(conn)
+            if not is_silent:
+                self._watch.ready((steps or [mark])[0], self._since)  # nobody waits for a transaction meanwhile
         with self._connected() as conn, conn.transaction():
             self._since, is_silent = self._known(conn)
-            matches = [] if is_silent else list(self._watch.matches(changes, self._since, steps or [mark]))
-            reached("matched")
-            record(conn, view, mark.next_offset, matches, topic_id=mark.topic_id)
+            self._watch.unread = []
+            lacks = self._lacks if is_silent else self._lacking(changes, mark, steps or [mark])
+            matches = () if is_silent else self._matched(changes, steps or [mark])
+            record(conn, view, mark.next_offset, matches, topic_id=mark.topic_id, reenter_s=self._reenter_s)
             reached("recorded")
-            conn.execute(_MOVE, [msgspec.json.encode(mark).decode(), view, self._generation])
+            kept = msgspec.structs.asdict(mark) | ({} if lacks is None else {"lacks": lacks})
+            conn.execute(_MOVE, [msgspec.json.encode(kept).decode(), view, self._generation])
             reached("marked")
         reached("outbox-committed")
-        self._since = mark
-        return []
+        self._since, self._lacks = mark, lacks
+        self._told_at_us = max(self._told_at_us, (steps or [mark])[-1].published_at_us)
+        return self._watch.unread
+
+    def _matched(self, changes: Sequence[Change], steps: Sequence[Mark]) -> Iterator[Matched]:
+        yield from self._watch.matches(changes, self._since, steps)
+        reached("matched")
+
+    def _lacking(self, changes: Sequence[Change], mark: Mark, steps: Sequence[Mark]) -> Lacks | None:
+        """With what was noticed lately."""
+        now_us = time.time_ns() // 1000
+        before = self._lacks if self._lacks is not None and self._lacks.is_shown(now_us) else None
+        if self._since is None or not self._since.is_whole:
+            return before
+        ends, last = [step.next_offset for step in steps], len(steps) - 1
+        told = [(each.version, steps[min(bisect_right(ends, each.version), last)].published_at_us) for each in changes]
+        known = self._since.next_offset, max(self._since.published_at_us, self._told_at_us)
+        found = lost(known, told, (mark.next_offset, max(mark.published_at_us, steps[-1].published_at_us)), now_us)
+        if found is None:
+            return before
+        since = found if before is None else before
+        return Lacks(min(since.from_us, found.from_us), max(since.until_us, found.until_us), now_us)
 
     def tend(self) -> None:
         """The searches of a view, when they are many; the outbox is the notifier's to clear."""
@@ -126,7 +198,10 @@ class AlertSink(HistorySink):
         row = conn.execute(_MARK, [self._shape.view, self._generation]).fetchone()
         if row is None:
             return None, True
-        return (None if row[0] is None else msgspec.json.decode(row[0], type=Mark)), row[1]
+        if row[0] is None:
+            return None, row[1]
+        self._lacks = msgspec.json.decode(row[0], type=_Noted).lacks
+        return msgspec.json.decode(row[0], type=Mark), row[1]
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection]:

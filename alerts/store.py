@@ -11,7 +11,6 @@ import secrets
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, LiteralString
 
 import psycopg
@@ -19,10 +18,12 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from alerts.grouping import first_due
+from alerts.clock import system_clock
 from alerts.owners import lock_owner, withdraw
 from alerts.refusals import NoSuchSearch, TooManySearches, too_broad
 from alerts.saved_search import FIELDS, SavedSearch, Wish
+from alerts.troubles import WHY_CLOSED
+from alerts.waiting import Wanted, by_event, wait_anew
 from cdc.errors import ConfigurationError
 
 SECRET_BYTES: Final = 32
@@ -30,14 +31,15 @@ Estimate = Callable[[], int]
 """How many rows match a query now, about."""
 
 _COLUMNS: Final[LiteralString] = """
-    id, owner, view, query, events, columns, watched_column, threshold, threshold_unit, channel, target, frequency,
-    time_zone, digest_hour, digest_weekday, quiet_from, quiet_to, cap_per_day, label, paused, expires_at,
+    id, owner, view, query, events, columns, watched_column, threshold, threshold_unit, reenter_s, channel, target,
+    frequency, time_zone, digest_hour, digest_weekday, quiet_from, quiet_to, cap_per_day, label, paused, expires_at,
     unsubscribed_at, unsubscribe_token, created_at, updated_at
 """
 _ONE: Final = f"select {_COLUMNS} from headwater.subscriptions where id = %s and owner = %s"
 _LIST: Final = f"select {_COLUMNS} from headwater.subscriptions where owner = %s order by id"
-_ALL: Final = f"select {_COLUMNS} from headwater.subscriptions order by owner, id limit %s"
+_ALL: Final = f"select {_COLUMNS} from headwater.subscriptions where id > %s order by id limit %s"
 _BY_IDS: Final = f"select {_COLUMNS} from headwater.subscriptions where id = any(%s)"
+_OF_VIEW: Final = f"select {_COLUMNS} from headwater.subscriptions where view = %s and id > %s order by id limit %s"
 _COUNT: Final = "select count(*) from headwater.subscriptions where owner = %s"
 _FORGET_TOLD: Final = "delete from headwater.told_values where subscription_id = %s"
 _REMOVE: Final = "delete from headwater.subscriptions where id = %s and owner = %s"
@@ -51,14 +53,6 @@ _SECRETS: Final = "select secrets from headwater.endpoints where owner = %s and 
 _ROTATE: Final = """
     update headwater.endpoints set secrets = %s::text || secrets[:1]
     where owner = %s and channel = %s and target = %s and cardinality(secrets) > 0
-"""
-_PENDING: Final = """
-    select id, recorded_at from headwater.outbox
-    where owner = %s and subscription_id = %s and told_at is null and dropped_reason is null
-"""
-_POSTPONE: Final = """
-    update headwater.outbox o set due_at = n.due_at
-    from unnest(%s::bigint[], %s::timestamptz[]) n (id, due_at) where o.id = n.id
 """
 
 
@@ -106,9 +100,14 @@ def by_ids(conn: psycopg.Connection, ids: Sequence[int]) -> dict[int, SavedSearc
     return {search.id: search for search in _found(conn, _BY_IDS, [list(ids)])}
 
 
-def everybodys(conn: psycopg.Connection, most: int) -> list[SavedSearch]:
-    """For administrators."""
-    return _found(conn, _ALL, [most])
+def of_view(conn: psycopg.Connection, view: str, after: int, most: int) -> list[SavedSearch]:
+    """Whoever they belong to, in the order of their numbers."""
+    return _found(conn, _OF_VIEW, [view, after, most])
+
+
+def everybodys(conn: psycopg.Connection, most: int, after: int = 0) -> list[SavedSearch]:
+    """For administrators, in the order of their numbers."""
+    return _found(conn, _ALL, [after, most])
 
 
 def update(
@@ -118,11 +117,15 @@ def update(
     change: Callable[[SavedSearch], Wish],
     limits: Limits = DEFAULT_LIMITS,
     estimate: Callable[[Wish], Estimate | None] = lambda _wish: None,
+    wants: Callable[[Wish], Wanted] = by_event,
+    *,
+    names_target: bool = False,
 ) -> SavedSearch:
-    """The search with another wish; what is waiting to be told of it waits by the new one. What was told of one column
-    says nothing of another, and is forgotten.
+    """The search with another wish; what is waiting to be told of it waits by the new one, and is dropped where that
+    does not want it (waiting.py). What was told of one column says nothing of another, and is forgotten.
 
-    One that was unsubscribed is paused, and comes back when its owner ends the pause.
+    One that was unsubscribed is paused, and comes back when its owner ends the pause. An endpoint that was switched off
+    is switched on by an owner who names it, also as it was (`names_target`), and by no other change.
     """
     with conn.transaction():
         lock_owner(conn, owner)
@@ -130,9 +133,11 @@ def update(
         wish = change(old)
         if wish.query != old.wish.query:
             _require_narrow(estimate(wish), limits)
-        if (wish.channel, wish.target) != (old.wish.channel, old.wish.target):
+        is_elsewhere = (wish.channel, wish.target) != (old.wish.channel, old.wish.target)
+        if is_elsewhere:
             _require_willing(conn, wish)
-        _keep_endpoint(conn, owner, wish)
+        if is_elsewhere or names_target:
+            _keep_endpoint(conn, owner, wish)
         if wish.watched_column != old.wish.watched_column:
             conn.execute(_FORGET_TOLD, [id_])
         pairs = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in FIELDS)
@@ -142,7 +147,7 @@ def update(
             + _COLUMNS
         ).format(pairs)
         made = _one(conn, statement, [*_values(wish), wish.paused, id_, owner])
-        _wait_anew(conn, made)
+        wait_anew(conn, old, made, wants, system_clock())
         withdraw(conn, owner)
         return made
 
@@ -192,28 +197,14 @@ def _require_willing(conn: psycopg.Connection, wish: Wish) -> None:
     row = conn.execute(_SUPPRESSED, [wish.channel, wish.target]).fetchone()
     if row is not None:
         raise ConfigurationError(
-            f"nothing is sent to {wish.target} any more", detail=f"it {_WHY[row[0]]}", hint="name another target"
+            f"nothing is sent to {wish.target} any more", detail=f"it {WHY_CLOSED[row[0]]}", hint="name another target"
         )
-
-
-_WHY: Final = {
-    "bounced": "bounced",
-    "unsubscribed": "unsubscribed from everything",
-    "complained": "complained",
-    "gone": "said that it is gone",
-}
 
 
 def _keep_endpoint(conn: psycopg.Connection, owner: str, wish: Wish) -> None:
     """One that was switched off is switched on: its owner has saved it again."""
     if wish.channel == "webhook":
         conn.execute(_ENDPOINT, [owner, wish.channel, wish.target, [new_secret()]])
-
-
-def _wait_anew(conn: psycopg.Connection, search: SavedSearch) -> None:
-    rows: list[tuple[int, datetime]] = conn.execute(_PENDING, [search.owner, search.id]).fetchall()
-    dues = [first_due(search.wish, recorded_at) for _, recorded_at in rows]
-    conn.execute(_POSTPONE, [[id_ for id_, _ in rows], dues])
 
 
 def _values(wish: Wish) -> list[Any]:

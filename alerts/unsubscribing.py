@@ -17,18 +17,19 @@ import psycopg
 
 from alerts.owners import lock_owner, withdraw
 from alerts.refusals import NoSuchSearch
-from alerts.suppressions import suppress
-
-CLOSABLE: Final = ("email", "webhook")
-"""Channels whose targets are somebody's; feed and topic have none."""
+from alerts.suppressions import CLOSABLE, suppress
+from alerts.waiting import drop
 
 _MEANT: Final = """
-    select s.id, s.owner, s.label, s.view, coalesce(n.channel, ''), coalesce(n.target, ''),
-        s.unsubscribed_at is not null
-    from headwater.subscriptions s left join headwater.notifications n on n.unsubscribe_token = %(token)s
-    where s.unsubscribe_token = %(token)s or s.id = any(n.subscription_ids)
-    order by s.id
+    select s.id, s.owner, s.label, s.view, '', '', s.unsubscribed_at is not null
+    from headwater.subscriptions s where s.unsubscribe_token = %(token)s
+    union all
+    select s.id, s.owner, s.label, s.view, n.channel, n.target, s.unsubscribed_at is not null
+    from headwater.notifications n join headwater.subscriptions s on s.id = any(n.subscription_ids)
+    where n.unsubscribe_token = %(token)s
+    order by 1
 """
+"""Two look-ups: anybody may ask, and one condition over both tables would look at every search."""
 _SENT_TO: Final = "select channel, target from headwater.notifications where unsubscribe_token = %s"
 _END: Final = """
     update headwater.subscriptions set paused = true, unsubscribed_at = now(), updated_at = now()
@@ -75,5 +76,6 @@ def unsubscribe(conn: psycopg.Connection, token: str, *, everything: bool = Fals
             if channel in CLOSABLE:
                 suppress(conn, channel, target, "unsubscribed")
         for owner in owners:
+            drop(conn, owner, [search.id for search in found if search.owner == owner], "unsubscribed")
             withdraw(conn, owner)
         return found

@@ -7,9 +7,11 @@ The query may be text, as people write it, or JSON; it is kept as JSON, in the o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache
 from typing import Any, Final
-from zoneinfo import ZoneInfo
+from zoneinfo import available_timezones
 
 import msgspec
 
@@ -32,14 +34,38 @@ _TARGETS: Final = {
 
 def read_wish(given: Mapping[str, Any], definition: IndexDefinition) -> Wish:
     """Raises ConfigurationError or QueryRefused, and says what to write."""
+    _check_names(given)
+    query = read_query(given.get("query", ""), definition)
+    wish = _checked({**given, "view": definition.view, "query": to_json(query)})
+    check_columns(wish, definition)
+    return wish
+
+
+def reread_wish(old: Wish, given: Mapping[str, Any], definition: Callable[[], IndexDefinition]) -> Wish:
+    """The old one with what is given. The view is asked about that alone: what does not fit it any more can be paused,
+    renamed, and mended field by field."""
+    _check_names(given)
+    fields = {**old.fields(), **given, "view": old.view, "query": old.query}
+    if given.get("query", old.query) != old.query:
+        fields["query"] = to_json(read_query(given["query"], definition()))
+    wish = _checked(fields)
+    if (wish.columns, wish.watched_column) != (old.columns, old.watched_column):
+        check_columns(wish, definition())
+    return wish
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
     unknown = [name for name in given if name not in FIELDS]
     if unknown:
         raise ConfigurationError(f"a saved search has no {unknown[0]}", hint=nearest(unknown[0], FIELDS))
-    query = read_query(given.get("query", ""), definition)
-    wish = _converted({**given, "view": definition.view, "query": to_json(query)})
-    for check in (_check_events, _check_columns, _check_times, _check_target):
-        check(wish, definition)
-    return wish
+
+
+def _checked(given: Mapping[str, Any]) -> Wish:
+    wish = _converted(given)
+    for check in (_check_events, _check_times, _check_target):
+        check(wish)
+    # No mail server tells Ada@ from ada@; who wants nothing any more at one means the other, too.
+    return msgspec.structs.replace(wish, target=wish.target.lower()) if wish.channel == "email" else wish
 
 
 def read_query(written: object, definition: IndexDefinition) -> Query:
@@ -62,7 +88,7 @@ def _converted(given: Mapping[str, Any]) -> Wish:
         ) from None
 
 
-def _check_events(wish: Wish, _definition: IndexDefinition) -> None:
+def _check_events(wish: Wish) -> None:
     if not wish.events or len(set(wish.events)) != len(wish.events):
         raise ConfigurationError("a saved search has at least one event, each once", hint='"events": ["entered"]')
     moves = [event for event in wish.events if event in MOVES]
@@ -79,7 +105,8 @@ def _check_events(wish: Wish, _definition: IndexDefinition) -> None:
         raise ConfigurationError("columns narrow the event changed, which is not wanted", hint='"events": ["changed"]')
 
 
-def _check_columns(wish: Wish, definition: IndexDefinition) -> None:
+def check_columns(wish: Wish, definition: IndexDefinition) -> None:
+    """Those that it names are there, and what is watched is a number."""
     for name in (*wish.columns, *filter(None, [wish.watched_column])):
         if name not in definition.by_name:
             raise ConfigurationError(f"no column {name} in {definition.view}", hint=nearest(name, definition.by_name))
@@ -93,11 +120,9 @@ def _check_columns(wish: Wish, definition: IndexDefinition) -> None:
             )
 
 
-def _check_times(wish: Wish, _definition: IndexDefinition) -> None:
-    try:
-        ZoneInfo(wish.time_zone)
-    except (OSError, ValueError, KeyError):
-        raise ConfigurationError(f"no time zone {wish.time_zone!r}", hint="write Europe/Paris, or UTC") from None
+def _check_times(wish: Wish) -> None:
+    if wish.time_zone not in _zones():
+        raise ConfigurationError(f"no time zone {wish.time_zone!r}", hint="write Europe/Paris, or UTC")
     if (wish.quiet_from is None) != (wish.quiet_to is None) or (
         wish.quiet_from is not None and wish.quiet_from == wish.quiet_to
     ):
@@ -106,7 +131,23 @@ def _check_times(wish: Wish, _definition: IndexDefinition) -> None:
         )
 
 
-def _check_target(wish: Wish, _definition: IndexDefinition) -> None:
+@cache
+def _zones() -> frozenset[str]:
+    """Those that mean the same on every machine: not the server's own, which has a name among them."""
+    return frozenset(available_timezones() - {"localtime", "Factory"})
+
+
+def check_expiry(wish: Wish, now: datetime) -> None:
+    """Of one that its owner has just named: nothing would ever be told."""
+    if wish.expires_at is not None and wish.expires_at <= now:
+        raise ConfigurationError(
+            "a saved search expires in the future",
+            detail=f"expires_at is {wish.expires_at.isoformat()}, and it is {now.isoformat(timespec='seconds')}",
+            hint='leave it out, or pause the search: "paused": true',
+        )
+
+
+def _check_target(wish: Wish) -> None:
     if wish.channel not in _TARGETS:
         if wish.target:
             raise ConfigurationError(f"a {wish.channel} has no target", hint="leave it out: there is one")

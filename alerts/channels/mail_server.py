@@ -1,7 +1,9 @@
 """One conversation with an SMTP server, and what its answers mean. It blocks: mail.py calls it on a thread.
 
-A 5xx to RCPT is a bounce: that address takes no mail, now or later. A 5xx to the content is about this mail alone. 4xx
-and everything around the connection is for another time: the server's troubles are not the owner's.
+A 5xx to RCPT that speaks of the address is a bounce: it takes no mail, now or later. Servers say there, too, what they
+think of us (our sender, our network, that they do not relay), which closes nobody's address. A 5xx to the content is
+about this mail alone. 4xx and everything around the connection is for another time: the server's troubles are not the
+owner's.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from alerts.channels.channel import Delivered, Gone, Outcome, Refused, Retry
 Security = Literal["none", "starttls", "tls"]
 _REASON_CHARACTERS_MAX: Final = 200
 _ENHANCED: Final = re.compile(rb"^\s*([245]\.\d{1,3}\.\d{1,3})\b")
+_NO_SUCH_ADDRESS: Final = ("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1")
+"""RFC 3463 and 7505: no such mailbox or domain, not an address, moved, takes no mail at all, switched off."""
+_ABOUT_US: Final = re.compile(rb"relay|sender|client|helo|block|denied|spam|polic|listed|reputation|authenti|rbl", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +91,12 @@ def _converse(connection: smtplib.SMTP, mail: EmailMessage, sender: str, to: str
 
 
 def recipient_refused(code: int, said: bytes) -> Outcome:
-    """A bounce, unless it is about ourselves (not logged in, not understood, a policy) or a full mailbox."""
+    """A bounce only if it says that there is no such address: one closes the address to everybody."""
     reason, enhanced = _reason("the address was not taken", code, said), _enhanced(said)
     if not _is_permanent(code, enhanced):
         return Retry(reason)
-    about_us = code in (500, 501, 502, 503, 504, 530, 535) or enhanced.startswith("5.7.")
-    return Refused(reason) if about_us else Gone(reason)
+    is_said = enhanced in _NO_SUCH_ADDRESS if enhanced else code in (550, 551) and not _ABOUT_US.search(said)
+    return Gone(reason) if is_said else Refused(reason)
 
 
 def content_refused(code: int, said: bytes) -> Outcome:

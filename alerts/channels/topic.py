@@ -1,12 +1,14 @@
 """Notifications in a Kafka topic, for other systems: keyed by owner, so that one owner's come in order.
 
-The topic is the operator's, never an owner's choice: a topic is a place inside. The producer is idempotent; over
-attempts and crashes the header `id` says what was seen already.
+The topic is the operator's, never an owner's choice: a topic is a place inside. It is made when the first notification
+goes there, unless it is there already, however many partitions it has. The producer is idempotent; over attempts and
+crashes the header `id` says what was seen already.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -16,12 +18,14 @@ from confluent_kafka import KafkaError, KafkaException
 from alerts.channels.channel import Delivered, Outcome, Refused, Retry, Target
 from alerts.notification import Notification
 from alerts.notification_json import payload
+from cdc.errors import HeadwaterError
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
 NAME: Final = "kafka"
 POLL_S: Final = 0.1
+_GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _TOO_LARGE: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
 
 
@@ -31,6 +35,9 @@ class Topic:
 
     producer: Producer
     topic: str
+    ensure: Callable[[], object] = lambda: None
+    """Makes the topic where there is none. Idempotent; blocks, so it runs on a thread."""
+    _is_there: bool = field(default=False, repr=False)
     _polling: asyncio.Task[None] | None = field(default=None, repr=False)
     _awaited: int = 0
 
@@ -42,6 +49,12 @@ class Topic:
         """There is one topic, whatever the target says."""
 
     async def deliver(self, notification: Notification, target: Target) -> Outcome:
+        if not self._is_there:
+            try:
+                await asyncio.to_thread(self.ensure)
+            except HeadwaterError as error:
+                return Retry(f"topic {self.topic} cannot be made: {error.fact}")
+            self._is_there = True
         loop = asyncio.get_running_loop()
         written: asyncio.Future[KafkaError | None] = loop.create_future()
 
@@ -70,6 +83,7 @@ class Topic:
             error = await written
         finally:
             self._awaited -= 1
+        self._is_there = error is None or error.code() not in _GONE
         return Delivered() if error is None else _failed(error)
 
     async def _poll(self) -> None:

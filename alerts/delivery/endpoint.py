@@ -25,12 +25,14 @@ class Standing(Enum):
 @dataclass(frozen=True, slots=True)
 class Claimed:
     delivery: Delivery
+    at: datetime
     until: datetime
 
 
 @dataclass(slots=True)
 class Endpoint:
     id: str
+    channel: str = ""
     waiting: deque[Claimed] = field(default_factory=deque)
     running: int = 0
     standing: Standing = Standing.UNTRIED

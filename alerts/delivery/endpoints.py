@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from alerts.channels.channel import Target
 from alerts.delivery.endpoint import Claimed, Endpoint, Standing
 from alerts.delivery.store import Delivery
 
@@ -31,6 +32,8 @@ class DeliveryLimits:
     attempt_s: float = 30.0
     """An attempt is given up after it, whatever the channel does."""
     lease_s: float = 300.0
+    unasked_s: float = 1.0
+    """What waited here for longer is looked at again before it is tried: somebody may have withdrawn it."""
     poll_s: float = 0.5
     """How often to look for what came due, when nothing else happens."""
     claim_interval_s: float = 0.02
@@ -39,6 +42,9 @@ class DeliveryLimits:
     """By channel: an endpoint without a success for longer, while it was tried, is switched off."""
     drain_s: float = 20.0
     """For what runs when it is told to stop."""
+    channel_attempts_max: Mapping[str, int] = field(default_factory=dict)
+    """That run at once over a channel which has only so many ways out: who waits for one waits here, where it counts
+    neither as an attempt nor against its deadline."""
 
     def of(self, standing: Standing) -> int:
         """Attempts to endpoints of that standing, at once."""
@@ -50,6 +56,8 @@ class DeliveryLimits:
 
 
 ENDPOINTS_KNOWN_MAX: Final = 50_000
+TURNS_KEPT: Final = 4
+"""Of a channel that is full, for each of its ways out, so many endpoints keep their place when others are parked."""
 
 
 @dataclass(slots=True)
@@ -69,6 +77,8 @@ class Endpoints:
     """Those for which something waits, in the order of their turns."""
     parked: set[str] = field(default_factory=set)
     running: Counter[Standing] = field(default_factory=Counter)
+    running_over: Counter[str] = field(default_factory=Counter)
+    """By channel."""
     waiting_deliveries: int = 0
 
     @property
@@ -80,19 +90,20 @@ class Endpoints:
         """Of which nothing more is to be claimed."""
         return frozenset(self.waiting) | self.parked
 
-    def add(self, deliveries: Iterable[Delivery], until: datetime) -> None:
+    def add(self, deliveries: Iterable[Delivery], at: datetime, until: datetime) -> None:
         for delivery in deliveries:
-            endpoint = self._known(delivery.target.id)
-            endpoint.waiting.append(Claimed(delivery, until))
+            endpoint = self._known(delivery.target)
+            endpoint.waiting.append(Claimed(delivery, at, until))
             self.waiting.setdefault(endpoint.id, endpoint)
             self.waiting_deliveries += 1
 
-    def _known(self, id_: str) -> Endpoint:
+    def _known(self, target: Target) -> Endpoint:
+        id_ = target.id
         if id_ not in self.known and len(self.known) >= ENDPOINTS_KNOWN_MAX:
             forgettable = next((each.id for each in self.known.values() if each.is_forgettable), None)
             if forgettable is not None:
                 del self.known[forgettable]
-        return self.known.setdefault(id_, Endpoint(id_))
+        return self.known.setdefault(id_, Endpoint(id_, target.channel))
 
     def startable(self) -> Iterator[Started]:
         """What may start now, one an endpoint and turn, so that each gets its share. Each counts as running at once."""
@@ -100,12 +111,19 @@ class Endpoints:
         while progress:
             progress = False
             for endpoint in list(self.waiting.values()):
-                if endpoint.may_start(self.limits.endpoint_attempts_max) and self._has_slot(endpoint.standing):
+                if endpoint.may_start(self.limits.endpoint_attempts_max) and self._has_slot(endpoint):
                     progress = True
                     yield self._started(endpoint)
 
-    def _has_slot(self, standing: Standing) -> bool:
-        return self.running.total() < self.limits.attempts_max and self.running[standing] < self.limits.of(standing)
+    def _has_slot(self, endpoint: Endpoint) -> bool:
+        if self._is_crowded(endpoint.channel):
+            return False
+        has_place = self.running[endpoint.standing] < self.limits.of(endpoint.standing)
+        return has_place and self.running.total() < self.limits.attempts_max
+
+    def _is_crowded(self, channel: str) -> bool:
+        most = self.limits.channel_attempts_max.get(channel)
+        return most is not None and self.running_over[channel] >= most
 
     def _is_full(self, standing: Standing) -> bool:
         """Not for the moment, as when all slots are taken by attempts that end soon, but by those that may hang."""
@@ -118,22 +136,39 @@ class Endpoints:
             self.waiting[endpoint.id] = endpoint  # behind the others
         endpoint.running += 1
         self.running[endpoint.standing] += 1
+        self.running_over[endpoint.channel] += 1
         self.waiting_deliveries -= 1
         return Started(endpoint, claimed, endpoint.standing)
 
     def ended(self, started: Started) -> None:
         started.endpoint.running -= 1
         self.running[started.standing] -= 1
-        if started.standing is not Standing.PROVEN:
-            self.parked.clear()  # there is a slot again
+        self.running_over[started.endpoint.channel] -= 1
+        channel = started.endpoint.channel
+        if channel in self.limits.channel_attempts_max:
+            is_slot = all(each.channel != channel for each in self.waiting.values())
+        else:
+            is_slot = started.standing is not Standing.PROVEN
+        if is_slot:
+            self.parked.clear()  # somebody of those may start again
 
     def park(self) -> list[str]:
         """What to give back to the store so that others can be claimed; nothing while there is room."""
         if self.room > 0:
             return []
         full = [each for each in self.waiting.values() if each.running == 0 and self._is_full(each.standing)]
+        full += [each for each in self._crowd() if each not in full]
         self.parked |= {each.id for each in full}
         return [id_ for each in full for id_ in self.give_up_waiting(each)]
+
+    def _crowd(self) -> Iterator[Endpoint]:
+        """Endpoints of channels with few ways out, but for those whose turn comes soon."""
+        before = Counter[str]()
+        for each in self.waiting.values():
+            most = self.limits.channel_attempts_max.get(each.channel)
+            before[each.channel] += 1
+            if most is not None and before[each.channel] > most * TURNS_KEPT and self._is_crowded(each.channel):
+                yield each
 
     def give_up_waiting(self, endpoint: Endpoint) -> list[str]:
         ids = endpoint.give_up_waiting()

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from alerts.channels.channel import Channel, Outcome, Refused, Retry
 from alerts.clock import Clock, system_clock
 from alerts.delivery.breaker import BreakerRule
-from alerts.delivery.endpoint import Endpoint
+from alerts.delivery.endpoint import Claimed, Endpoint
 from alerts.delivery.endpoints import DeliveryLimits, Endpoints, Started
 from alerts.delivery.store import Claim, Delivery, DeliveryStore
 from alerts.delivery.verdict import Dead, Disabled, Verdict, decide
@@ -98,7 +98,7 @@ class Engine:
         found = await self.store.claim(Claim(now, until, self.endpoints.room, each_max, self.endpoints.busy))
         if found:
             reached("claimed")
-        self.endpoints.add(found, until)
+        self.endpoints.add(found, now, until)
         return len(found)
 
     def _start(self) -> None:
@@ -124,9 +124,15 @@ class Engine:
         try:
             if started.claimed.until - self.clock() < timedelta(seconds=self.limits.attempt_s):
                 return  # it waited here for too long: by the time it ends, somebody else may have it
+            if await self._is_withdrawn(started.claimed):
+                return
             await self._tried(started.endpoint, started.claimed.delivery)
         finally:
             self.endpoints.ended(started)
+
+    async def _is_withdrawn(self, claimed: Claimed) -> bool:
+        waited_s = (self.clock() - claimed.at).total_seconds()
+        return waited_s > self.limits.unasked_s and not await self.store.is_open(claimed.delivery.id)
 
     async def _tried(self, endpoint: Endpoint, delivery: Delivery) -> None:
         if delivery.expires_at is not None and delivery.expires_at <= self.clock():

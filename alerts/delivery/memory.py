@@ -63,6 +63,9 @@ class MemoryStore:
     def _is_off(self, endpoint: str, now: datetime) -> bool:
         return endpoint in self.disabled or (endpoint in self.held and now < self.held[endpoint])
 
+    async def is_open(self, delivery: str) -> bool:
+        return delivery in self.open
+
     async def settle(self, delivery: str, verdict: Verdict, now: datetime) -> None:
         kept = self.kept[delivery]
         if kept.verdict is not None:

@@ -22,10 +22,12 @@ from alerts.channels.channel import Target
 from alerts.delivery.store import Claim, Delivery
 from alerts.delivery.turns import AGAIN, CLAIM, HOLD, RELEASE, TURNS
 from alerts.delivery.verdict import REASON_CHARACTERS_MAX, Again, Dead, Disabled, Sent, Verdict
+from alerts.delivery.wanted import CLOSED
 from alerts.notification_json import restored
 from cdc.addresses import PostgresAddress
 from cdc.errors import DecodeError, SourceError
 
+_OPEN: Final = "select 1 from headwater.deliveries where id = %s and state = 'pending'"
 _SENT: Final = """
     update headwater.deliveries d set state = 'delivered', attempts = attempts + 1, claimed_until = null,
         delivered_at = s.at, settled_at = s.at
@@ -64,6 +66,14 @@ _DISPOSE: Final = """
     from headwater.endpoints e join headwater.deliveries tried using (owner, channel, target)
     where tried.id = %(id)s and e.disabled_reason is not null
         and (d.owner, d.channel, d.target) = (e.owner, e.channel, e.target) and d.state = 'pending'
+"""
+# A bounce closes the address to everybody: what other owners would send there is withdrawn, too.
+_WITHDRAW_CLOSED: Final = f"""
+    update headwater.deliveries d set state = 'suppressed', claimed_until = null, settled_at = %(now)s,
+        last_error = 'withdrawn: its target wants nothing any more'
+    from headwater.deliveries tried
+    where tried.id = %(id)s and (d.channel, d.target) = (tried.channel, tried.target) and d.state = 'pending'
+        and {CLOSED}
 """
 DEADLOCKS_MAX: Final = 3
 """Of one statement in a row; each is whole by itself, and made again."""
@@ -112,6 +122,9 @@ class PostgresStore:
             await self.settle(str(row[0]), Dead(error.summary[:REASON_CHARACTERS_MAX]), now)
             return None
 
+    async def is_open(self, delivery: str) -> bool:
+        return bool(await self._asked(_OPEN, [int(delivery)]))
+
     async def settle(self, delivery: str, verdict: Verdict, now: datetime) -> None:
         if isinstance(verdict, Sent):
             await self._settle_sent(int(delivery), now)
@@ -122,6 +135,7 @@ class PostgresStore:
             given = {"id": int(delivery), "now": now, "reason": verdict.reason}
             await self._asked(_DISABLE, given)
             await self._asked(_DISPOSE, given)
+            await self._asked(_WITHDRAW_CLOSED, given)
         else:
             await self._asked(_DEAD, {"id": int(delivery), "now": now, "reason": verdict.reason})
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Final
 
-# A message expires with the last of the searches that it names.
+# A message expires with the last of the searches that it names, of those that are active.
 SELECTED: Final = """
     select d.id, d.owner, d.channel, d.target, n.body::text, d.attempts, coalesce(e.secrets, '{}'), e.failing_since,
         (
             select case when bool_and(s.expires_at is not null) then max(s.expires_at) end
-            from headwater.subscriptions s where s.id = any(n.subscription_ids)
+            from headwater.subscriptions s where s.id = any(n.subscription_ids) and not s.paused
         )
     from headwater.deliveries d
         join headwater.notifications n on n.id = d.notification_id

@@ -55,6 +55,7 @@ class Base:
     arrays: Arrays
     lexicon: Lexicon
     query: Callable[[int], Query]
+    made_at: float
 
 
 def write(
@@ -95,7 +96,7 @@ def read(folder: Path, definition: IndexDefinition) -> Base:
     arrays = folder_arrays(inner)
     probes = [Probe(Sort(sort), field) for sort, field in meta.probes]
     lexicon = Lexicon.of_files(probes, [Scale(*scale) for scale in meta.scales], meta.lengths, arrays)
-    return Base(meta, arrays, lexicon, _reader(arrays, definition))
+    return Base(meta, arrays, lexicon, _reader(arrays, definition), (inner / _META).stat().st_mtime)
 
 
 def _number(folder: Path) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from math import isnan
 from typing import Final
 
 import numpy as np
@@ -70,7 +72,16 @@ def event_bits(watched: Watched, change: Change, sides: int, definition: IndexDe
 def _differs(columns: tuple[str, ...], before: Row, after: Row) -> bool:
     if not columns:
         return before != after
-    return any(before.get(column) != after.get(column) for column in columns)
+    return any(not _is_same(before.get(column), after.get(column)) for column in columns)
+
+
+def _is_same(one: object, other: object) -> bool:
+    """As Postgres has it: NaN is NaN."""
+    return one == other or (_is_nan(one) and _is_nan(other))
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, Decimal | float) and isnan(value)
 
 
 def _moved(column: str, before: Row, after: Row, definition: IndexDefinition) -> int:

@@ -37,6 +37,8 @@ class Matcher:
         self._definition = definition
         self.version = opened.meta.version if opened else ""
         """Of the base: what it was stamped with."""
+        self.made_at = opened.made_at if opened else 0.0
+        """Of the base."""
         self._lexicon = opened.lexicon if opened else Lexicon()
         self._base = Segment(definition, opened.arrays, opened.meta.watched, opened.query) if opened else None
         self._later: list[Segment] = []

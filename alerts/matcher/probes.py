@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from search.analysis import analyse
 from search.evaluate import text_targets, texts
@@ -39,6 +39,10 @@ Raw: TypeAlias = Callable[[Row], Sequence[Any]]
 Told: TypeAlias = Callable[[Any], Iterable[str]]
 
 
+_PLACES: Final = 100
+_FAR: Final = 10**_PLACES
+
+
 def value_key(form: Any) -> str:
     """One text for all forms (search.kinds) that are equal."""
     if isinstance(form, str):
@@ -53,14 +57,26 @@ def _leaf_key(form: tuple[Any, ...]) -> str:
 
 
 def _number_key(number: Any) -> str:
-    if isinstance(number, Decimal):
-        if not number.is_finite():
-            return str(number)
-        text = format(number, "f")
-        if "." in text:
-            text = text.rstrip("0").removesuffix(".")
-        return "0" if text == "-0" else text
-    return str(int(number))
+    """The same for equal numbers."""
+    if not isinstance(number, Decimal):
+        return str(int(number)) if -_FAR < number < _FAR else _far_key(Decimal(int(number)))
+    if not number.is_finite():
+        return str(number)
+    if not -_PLACES <= number.adjusted() < _PLACES:
+        return _far_key(number)
+    text = format(number, "f")
+    if "." in text:
+        text = text.rstrip("0").removesuffix(".")
+    return "0" if text == "-0" else text
+
+
+def _far_key(number: Decimal) -> str:
+    """JSON may say 1e999999999: its zeros are never written out."""
+    sign, digits, exponent = number.as_tuple()
+    text = "".join(map(str, digits)).lstrip("0")
+    significant = text.rstrip("0")
+    power = int(exponent) + len(text) - len(significant)
+    return f"{'-' * sign}{significant}e{power}" if significant else "0"
 
 
 def raw_of(probe: Probe, definition: IndexDefinition) -> Raw:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from alerts import quiet
 from alerts.book import Book
 from alerts.gathering import Gathering, Logged
+from alerts.standing import Standing
 from cdc import eras
 from cdc.capture import Capture
 from cdc.changelog import ChangeLog
@@ -21,6 +23,8 @@ from cdc.errors import ConfigurationError
 from cdc.events import End, Record
 from cdc.position import Position
 from cdc.relations import QUIET, SUBSCRIPTIONS
+from search.index import define
+from tests.alerts.crash.items import shape
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -31,6 +35,8 @@ SAVE = """
     returning id
 """
 
+CHANGES = {"change": "label = label || 'x'", "move": "view = 'one'", "pause": "paused = not paused"}
+
 
 def churn(connection: psycopg.Connection, draw: random.Random, saved: list[int]) -> None:
     """A transaction with some changes of saved searches among others; large values stay where they are."""
@@ -38,7 +44,7 @@ def churn(connection: psycopg.Connection, draw: random.Random, saved: list[int])
         for _ in range(draw.randrange(3)):
             connection.execute("insert into items default values")
         for _ in range(draw.randrange(3)):
-            action = draw.choice(("save", "change", "move", "remove")) if saved else "save"
+            action = draw.choice(("save", "change", "move", "pause", "remove")) if saved else "save"
             if action == "save":
                 query = "x" * draw.choice((5, 20_000))
                 found = connection.execute(SAVE, [f"o{len(saved)}", draw.choice(("one", "other")), query]).fetchone()
@@ -48,7 +54,9 @@ def churn(connection: psycopg.Connection, draw: random.Random, saved: list[int])
                 number = saved.pop(draw.randrange(len(saved)))
                 connection.execute("delete from headwater.subscriptions where id = %s", [number])
             else:
-                what = "label = label || 'x'" if action == "change" else "view = 'one'"
+                what = {"change": "label = label || 'x'", "move": "view = 'one'", "pause": "paused = not paused"}[
+                    action
+                ]
                 connection.execute(
                     f"update headwater.subscriptions set {what} where id = %s",  # type: ignore[call-overload]
                     [draw.choice(saved)],
@@ -63,7 +71,7 @@ def shown(rows: Mapping[int, Mapping[str, object]]) -> dict[int, tuple[object, o
     return {number: (row["owner"], row["query"]) for number, row in rows.items()}
 
 
-def test_the_book_is_what_a_replay_gives_wherever_it_is_opened(capture: Capture) -> None:
+def test_the_book_is_what_a_replay_gives_wherever_it_is_opened(capture: Capture, tmp_path: Path) -> None:
     draw, saved = random.Random(7), list[int]()
     with psycopg.connect(capture.postgres.conninfo(), autocommit=True) as connection:
         connection.execute("create table items (id bigint generated always as identity primary key)")
@@ -83,6 +91,9 @@ def test_the_book_is_what_a_replay_gives_wherever_it_is_opened(capture: Capture)
     era = eras.current(capture.kafka, capture.source).era
     silent = silenced(records, boundaries)
     assert 0 < len(silent) < len(boundaries)
+    standing = Standing(define(shape("market")), tmp_path / "base", 1)
+    standing.make_first(Book(capture.postgres, capture.kafka, capture.source, "one"), Position(era, boundaries[-1]))
+    assert standing.resume() == Position(era, boundaries[-1]), "by a process of its own"
     for at in draw.sample(boundaries, 4):
         book = Book(capture.postgres, capture.kafka, capture.source, "one")
         rows = dict(book.open(Position(era, at)))
@@ -137,6 +148,6 @@ def replayed(records: list[Record], to: int) -> dict[int, tuple[object, object]]
         if change.end > to:
             break
         rows.pop(change.id, None)
-        if change.after is not None and change.after["view"] == "one":
+        if change.after is not None and change.after["view"] == "one" and not change.after["paused"]:
             rows[change.id] = change.after
     return shown(rows)

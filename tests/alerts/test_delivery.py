@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -23,7 +23,10 @@ from alerts.delivery.schedule import ATTEMPTS_MAX
 from alerts.delivery.store import Claim, Delivery
 from alerts.delivery.verdict import Again, Dead, Sent
 from alerts.notification import Notification
+from headwater.channels import delivery_limits
 from headwater.demo.webhook_catcher import CaughtWebhook, WebhookCatcher, accept
+from headwater.settings import Settings
+from headwater.settings.delivery import DeliverySettings
 from tests.alerts.samples import BEGAN_AT, SECRET, ManualClock, hook, notification, until
 
 Does = Callable[[Notification, Target], Outcome]
@@ -62,6 +65,27 @@ class Scripted:
         finally:
             for name in (target.id, "all"):
                 self.running[name] -= 1
+
+
+@dataclass
+class Narrow(Scripted):
+    """Takes its time."""
+
+    pause_s: float = 0.05
+
+    @property
+    def name(self) -> str:
+        return "narrow"
+
+    async def deliver(self, notification: Notification, target: Target) -> Outcome:
+        outcome = Scripted.deliver(self, notification, target)
+        self.running["all"] += 1
+        self.most["all"] = max(self.most["all"], self.running["all"])
+        try:
+            await asyncio.sleep(self.pause_s)
+        finally:
+            self.running["all"] -= 1
+        return await outcome
 
 
 @dataclass
@@ -177,6 +201,28 @@ class TestOutcomes:
         assert lab.state("b-0") == Sent()
 
 
+def test_what_was_withdrawn_while_it_waited_is_not_sent() -> None:
+    """One attempt at a time to an endpoint that was never tried: the second waits here meanwhile."""
+    lab = Lab()
+    lab.add("a", 2)
+
+    def slow(_told: Notification, _to: Target) -> Outcome:
+        lab.clock.advance(5)
+        asyncio.get_running_loop().create_task(lab.store.settle("a-1", Dead("withdrawn"), lab.clock()))
+        return Retry("busy")
+
+    lab.channel.does = slow
+    rule = BreakerRule(failures_max=100)
+    asyncio.run(lab.engine(rule).run_until_idle())
+    assert [id_ for _, id_ in lab.channel.tried] == ["a-0"]
+
+
+@pytest.mark.parametrize("attempt_s", [1, 30, 300])
+def test_whatever_is_set_a_lease_is_longer_than_attempts(attempt_s: int) -> None:
+    limits = delivery_limits(Settings(delivery=DeliverySettings(attempt_timeout_s=attempt_s)))
+    assert limits.lease_s >= 5 * limits.attempt_s
+
+
 class TestPatience:
     def test_retry_after_holds_the_whole_endpoint(self) -> None:
         answers: list[Outcome] = [Retry("429", 600.0)]
@@ -255,6 +301,35 @@ class TestNobodyWaits:
         assert lab.channel.most["all"] <= 20
         leased = [kept for kept in lab.store.kept.values() if kept.leased_until and kept.verdict is None]
         assert len(leased) <= 60
+
+    def test_a_channel_with_few_ways_out_holds_up_nobody_else(self) -> None:
+        """Who waits for a way out makes no attempt, so its deadline does not run; others are claimed meanwhile."""
+        limits = DeliveryLimits(20, 10, 5, 2, 40, attempt_s=0.5, poll_s=0.01, claim_interval_s=0.0)
+        lab = Lab(limits=replace(limits, channel_attempts_max={"narrow": 2}))
+        narrow = Narrow()
+        for number in range(200):
+            to = Target(f"mail{number}", "narrow", "")
+            lab.store.add(Delivery(f"mail{number}", to, notification(f"mail{number}")), lab.clock())
+        lab.clock.advance(1)
+        for number in range(5):
+            lab.add(f"good{number}", 3)
+        engine = lab.engine()
+        engine.channels = {**engine.channels, "narrow": narrow}
+
+        async def run() -> None:
+            stopping = asyncio.Event()
+            running = asyncio.create_task(engine.run(stopping))
+            await until(lambda: len(lab.channel.tried) == 15)
+            assert len(narrow.tried) < 150, "the others did not wait for all of these"
+            narrow.pause_s = 0.0
+            await until(lambda: not lab.store.open)
+            stopping.set()
+            await running
+
+        asyncio.run(run())
+        assert narrow.most["all"] == 2
+        assert Counter(id_ for _, id_ in narrow.tried) == {f"mail{number}": 1 for number in range(200)}
+        assert {lab.state(f"mail{number}") for number in range(200)} == {Sent()}
 
     def test_failing_endpoints_get_few_attempts(self) -> None:
         """Those that hang again after their first deadline leave the untried ones their slots."""

@@ -4,6 +4,7 @@ finds on every subscription, one by one."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from alerts.matcher import Change, Matcher, Matches, Naive
+from alerts.matcher.probes import value_key
 from alerts.subscription import Entry, Event, Watched
 from cdc.errors import ConfigurationError
 from search.geo import Point, distance_m
@@ -193,3 +195,27 @@ def test_a_base_is_opened_as_it_was_stamped_and_only_for_its_view(tmp_path: Path
 def test_matches_as_arrow(tmp_path: Path) -> None:
     batch = _matcher(tmp_path, MatchAll()).match([({}, None), (None, {})], NOW).arrow()
     assert batch.to_pylist() == [{"delta": 1, "subscription": 0, "event": 1}]
+
+
+def test_a_number_that_is_and_stays_nan_has_not_changed() -> None:
+    nan = Decimal("NaN")
+    row = {**asked.row(1), "price": nan}
+    watched = Watched(changed=True, columns=("price",))
+    naive = Naive(DEFINITION)
+    naive.put(Entry(1, check(MatchAll(), DEFINITION), watched))
+    assert not len(naive.match([(row, {**row, "title": "another", "price": Decimal("NaN")})], NOW))
+    assert len(naive.match([(row, {**row, "price": Decimal(1)})], NOW)) == 1
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False), st.integers(0, 5))
+def test_equal_numbers_have_one_key(number: Decimal, zeros: int) -> None:
+    sign, digits, exponent = number.as_tuple()
+    longer = Decimal((sign, (*digits, *[0] * zeros), int(exponent) - zeros))
+    assert value_key(number) == value_key(longer)
+    if number == number.to_integral_value() and number.adjusted() < 200:
+        assert value_key(int(number)) == value_key(number)
+
+
+@pytest.mark.parametrize("far", ["1e999999999", "-1e999999999", "1e-999999999", "0e999999999"])
+def test_a_number_with_a_thousand_million_zeros_is_not_written_out(far: str) -> None:
+    assert len(value_key(Decimal(far))) < 20

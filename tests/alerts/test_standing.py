@@ -8,7 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from alerts import standing
 from alerts.matcher import Naive
+from alerts.matcher.matcher import Matcher
 from alerts.standing import Standing
 from alerts.subscription import Entry
 from cdc.position import Position
@@ -77,8 +81,9 @@ def test_many_go_into_files_and_a_new_life_goes_on_from_there(tmp_path: Path) ->
     entries = [pair.entry(number) for number in range(100)]
     for entry in entries:
         pair.naive.put(entry)
-    pair.standing.begin(entries, at(10))
+    pair.standing.begin(entries)
     pair.agree()
+    pair.made(at(10))
     assert Standing(DEFINITION, tmp_path / "base", FEW).resume() == at(10)
     pair.churn(60)
     pair.agree()
@@ -98,7 +103,7 @@ def test_many_go_into_files_and_a_new_life_goes_on_from_there(tmp_path: Path) ->
 
 def test_few_stay_in_memory_until_they_are_many(tmp_path: Path) -> None:
     pair = Pair(Standing(DEFINITION, tmp_path / "base", FEW))
-    pair.standing.begin([], at(1))
+    pair.standing.begin([])
     pair.churn(10)
     pair.standing.tend(at(2))
     assert not pair.standing.is_making
@@ -109,7 +114,7 @@ def test_few_stay_in_memory_until_they_are_many(tmp_path: Path) -> None:
 
 def test_a_base_that_cannot_be_used_is_none(tmp_path: Path) -> None:
     folder = tmp_path / "base"
-    Standing(DEFINITION, folder, 0).begin([Entry(1, QUERIES[0])], at(1))
+    Matcher.build(folder, DEFINITION, [Entry(1, QUERIES[0])], version=str(at(1)))
     assert Standing(DEFINITION, folder).resume() == at(1)
     other = define(replace(market.shape(), view="other"))
     assert Standing(other, folder).resume() is None
@@ -121,7 +126,7 @@ def test_a_base_that_cannot_be_used_is_none(tmp_path: Path) -> None:
 
 def test_a_maker_that_fails_changes_nothing(tmp_path: Path) -> None:
     pair = Pair(Standing(DEFINITION, tmp_path / "base", FEW))
-    pair.standing.begin([], at(1))
+    pair.standing.begin([])
     pair.churn(150)
     pair.standing.tend(at(2))
     assert pair.standing._making is not None
@@ -134,3 +139,30 @@ def test_a_maker_that_fails_changes_nothing(tmp_path: Path) -> None:
     eventually(ended)
     pair.agree()
     pair.made(at(3))
+
+
+@pytest.mark.parametrize("limit", ["RECORDS_MAX", "AGE_S_MAX"])
+def test_a_base_that_is_old_is_followed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """However little has changed: who begins anew reads the log since."""
+    pair = Pair(Standing(DEFINITION, tmp_path / "base", FEW))
+    pair.standing.begin([])
+    pair.churn(150)
+    pair.made(at(10))
+    pair.standing.begin([])
+    assert pair.standing.resume() == at(10)
+    pair.standing.tend(at(11))
+    assert not pair.standing.is_making
+    monkeypatch.setattr(standing, limit, 1 if limit == "RECORDS_MAX" else 0)
+    pair.standing.tend(at(10))
+    assert not pair.standing.is_making, "there is nothing to be read"
+    pair.standing.tend(at(11))
+    assert pair.standing.is_making
+
+    def taken() -> bool:
+        pair.standing.tend(at(11))
+        return not pair.standing.is_making
+
+    eventually(taken)
+    assert Standing(DEFINITION, tmp_path / "base", FEW).resume() == at(11)

@@ -7,17 +7,19 @@ import json
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from alerts.channels.channel import Delivered, Refused, Retry, Target
 from alerts.channels.topic import Topic
-from cdc.kafka import producer
-from cdc.reader import read_range
-from cdc.topics import delete_topic, ensure_topic, find_state
+from cdc.addresses import KafkaAddress, Source
+from cdc.errors import LogError
+from cdc.kafka import client_settings
+from cdc.topics import delete_topic, ensure_topic
+from headwater.channels import topic
 from headwater.deployment import Deployment
 from tests.alerts.samples import notification
 
@@ -89,20 +91,52 @@ def test_not_taken(raises: Exception, kind: type) -> None:
     assert isinstance(deliver(Producer(raises=raises)), kind)
 
 
+class _Away(LogError):
+    """Kafka does not answer."""
+
+
+def test_a_topic_that_cannot_be_made_is_tried_again_and_made_once() -> None:
+    tries = []
+
+    def ensure() -> None:
+        tries.append(len(tries))
+        if len(tries) == 1:
+            raise _Away("Kafka does not answer")
+
+    async def run() -> list[object]:
+        channel = Topic(Producer(), "shop.alerts", ensure)
+        return [await channel.deliver(notification(f"m{n}"), TARGET) for n in range(3)]
+
+    first, *later = asyncio.run(run())
+    assert isinstance(first, Retry)
+    assert "Kafka does not answer" in first.reason
+    assert later == [Delivered()] * 2
+    assert len(tries) == 2
+
+
 @pytest.mark.stack
-def test_on_the_real_broker(deployment: Deployment) -> None:
-    topic = f"test.{uuid.uuid4().hex}.alerts"
-    ensure_topic(deployment.kafka, topic)
+@pytest.mark.parametrize("partitions", [0, 3], ids=["no topic yet", "the operator's own, with three partitions"])
+def test_on_the_real_broker(deployment: Deployment, source: Source, partitions: int) -> None:
+    """As a deployment has it: nobody else makes its topic."""
+    if partitions:
+        ensure_topic(deployment.kafka, source.alerts_topic, partitions=partitions)
 
     async def run() -> object:
-        channel = Topic(producer(deployment.kafka), topic)
+        channel = topic(replace(deployment, source=source))
         outcome = await channel.deliver(notification(), TARGET)
         await channel.close()
         return outcome
 
     assert asyncio.run(run()) == Delivered()
-    state = find_state(deployment.kafka, topic)
-    assert state is not None
-    (record,) = [raw for chunk in read_range(deployment.kafka, topic, 0, state.high) for raw in chunk]
-    assert record.key == b"ada"
-    delete_topic(deployment.kafka, topic)
+    assert [message.key() for message in _all(deployment.kafka, source.alerts_topic)] == [b"ada"]
+    delete_topic(deployment.kafka, source.alerts_topic)
+
+
+def _all(kafka: KafkaAddress, name: str) -> list[Message]:
+    reader = Consumer({**client_settings(kafka), "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
+    reader.subscribe([name])
+    try:
+        found = reader.consume(1, timeout=30)
+        return [*found, *reader.consume(1, timeout=0.5)]
+    finally:
+        reader.close()

@@ -13,9 +13,11 @@ from alerts.delivery.listing import replay
 from alerts.delivery.postgres_store import PostgresStore
 from alerts.delivery.store import Claim
 from alerts.notification_json import stored
+from alerts.store import create
 from cdc.addresses import PostgresAddress
 from headwater.migrate import migrate
 from tests.alerts.samples import notification
+from tests.alerts.store.wishes import wish
 
 pytestmark = pytest.mark.stack
 
@@ -37,6 +39,7 @@ def test_what_was_there_before_has_a_turn(postgres: PostgresAddress) -> None:
                 [told.id, state],
             )
         migrate(postgres)
+        conn.execute("update headwater.notifications set subscription_ids = %s", [[create(conn, "ada", wish()).id]])
         assert asyncio.run(claimed(postgres)) == ["owner1"]
         replay(conn, None)
         assert asyncio.run(claimed(postgres)) == ["owner2"]

@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -149,7 +150,7 @@ class Items:
 
     def expected(self) -> Counter[Told]:
         """From the log alone, search by search, by the evaluator."""
-        found, told = Counter[Told](), dict[tuple[int, bytes], Any]()
+        found, told = Counter[Told](), dict[tuple[int, bytes], moves.Memory]()
         logged = {
             number for transaction in self._log.transactions(self.silent_to, self.at) for number in _saved(transaction)
         }
@@ -159,12 +160,16 @@ class Items:
             for search in in_force:
                 for key, before, after in _deltas(transaction):
                     item = search.id, key
-                    reasons, told[item] = self._judged(search, before, after, told.get(item))
+                    assert transaction.end is not None
+                    memory, at = told.get(item, moves.NOTHING), transaction.end.at
+                    reasons, told[item] = self._judged(search, before, after, memory, at)
                     found.update((search.id, key.decode(), event, position) for event in reasons)
             in_force += [self.searches[number] for number in _saved(transaction)]
         return found
 
-    def _judged(self, search: SavedSearch, before: bytes | None, after: bytes | None, told: Any) -> tuple[Any, Any]:
+    def _judged(
+        self, search: SavedSearch, before: bytes | None, after: bytes | None, memory: moves.Memory, at: datetime
+    ) -> tuple[Iterable[str], moves.Memory]:
         holds = evaluate.compile(from_json(search.wish.query, self.definition), self.definition)
         was, now = (row is not None and holds(decode_row(self.definition, row)) for row in (before, after))
         old, new = moves.decoded(before), moves.decoded(after)
@@ -173,8 +178,8 @@ class Items:
             events.append(("dropped", new["price"] < old["price"]))
         wanted = [event for event, holds_ in events if holds_ and event in search.wish.events]
         if not wanted:
-            return (), told
-        return moves.judged(search.wish, wanted, old, new, told)
+            return (), memory
+        return moves.judged(search.wish, wanted, old, new, memory, at)
 
 
 def _deltas(transaction: Transaction) -> Iterator[Delta]:

@@ -170,7 +170,7 @@ def test_a_replay_is_silent(desk: Desk, tmp_path: Path) -> None:
     [[mark]] = desk.all("select mark from headwater.alert_places")
     back = json.dumps({**mark, "next_offset": mark["since"], "offset": desk.items.silent_to.offset})
     desk.items.conn.execute("update headwater.alert_places set mark = %s", [back])
-    with desk.child(f"matched:2:{tmp_path / 'struck'}") as process:
+    with desk.child(f"recorded:2:{tmp_path / 'struck'}") as process:
         assert process.wait(DEADLINE_S) == -9
     with desk.child():
         desk.reached()

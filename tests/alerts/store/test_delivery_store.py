@@ -28,6 +28,7 @@ from alerts.notification import Notification
 from alerts.notification_json import stored
 from alerts.posting import due
 from alerts.store import create
+from alerts.store import listed as saved
 from cdc.addresses import PostgresAddress
 from tests.alerts.samples import BEGAN_AT, ManualClock, notification
 from tests.alerts.store.conftest import Connect, empty
@@ -97,11 +98,12 @@ class InPostgres:
     def add(self, owner: str, target: str = "there", due_s: float = 0.0) -> str:
         number = next(self._numbers)
         told = notification(f"msg_{number}", number, owner=owner)
+        search = next((each.id for each in saved(self.conn, owner)), None) or create(self.conn, owner, wish()).id
         self.conn.execute(
             "insert into headwater.notifications (id, owner, sequence, channel, target, subscription_ids,"
             " first_sequence, last_sequence, events, body, unsubscribe_token)"
-            " values (%s, %s, %s, %s, %s, '{}', 1, 1, 1, %s, %s)",
-            [told.id, owner, number, CHANNEL, target, stored(told).decode(), told.id],
+            " values (%s, %s, %s, %s, %s, %s, 1, 1, 1, %s, %s)",
+            [told.id, owner, number, CHANNEL, target, [search], stored(told).decode(), told.id],
         )
         return str(due(self.conn, told.id, owner, CHANNEL, target, BEGAN_AT + timedelta(seconds=due_s)))
 
@@ -115,7 +117,7 @@ class InPostgres:
         return sorted(letters, key=lambda letter: letter[2] or BEGAN_AT, reverse=True)
 
     def replay(self, delivery: str, now: datetime) -> bool:
-        return replay(self.conn, [int(delivery)], lambda: now) != []
+        return replay(self.conn, [int(delivery)], lambda: now).ids != []
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -353,7 +355,8 @@ def test_a_message_expires_with_the_last_of_its_searches(connect: Connect, alert
     place = InPostgres(alerts_address, connect())
     ids = [create(place.conn, "ada", wish(expires_at=LATER + timedelta(days=n))).id for n in range(2)]
     lasting = create(place.conn, "ada", wish()).id
-    for number, named in enumerate((ids, ids[:1], [*ids, lasting])):
+    paused = create(place.conn, "ada", wish(paused=True)).id
+    for number, named in enumerate(([*ids, paused], ids[:1], [*ids, lasting])):
         place.add(f"owner{number}", due_s=-9 + number)
         place.conn.execute(
             "update headwater.notifications set subscription_ids = %s where sequence = %s", [named, number + 1]
@@ -364,6 +367,22 @@ def test_a_message_expires_with_the_last_of_its_searches(connect: Connect, alert
         assert [each.expires_at for each in found] == [LATER + timedelta(days=1), LATER, None]
 
     on(place, do)
+
+
+def test_a_bounce_withdraws_what_others_would_send_there(connect: Connect, alerts_address: PostgresAddress) -> None:
+    place = InPostgres(alerts_address, connect())
+    adas, bobs, elsewhere = place.add("ada", "a@b.c"), place.add("bob", "a@b.c"), place.add("bob", "b@b.c")
+    place.conn.execute("update headwater.deliveries set channel = 'email'")
+    place.conn.execute("update headwater.endpoints set channel = 'email'")
+
+    async def do(store: Store) -> None:
+        assert sorted(await claimed(store)) == [adas, bobs, elsewhere]
+        await store.settle(adas, Disabled("550 no such user"), BEGAN_AT)
+        assert [await store.is_open(each) for each in (adas, bobs, elsewhere)] == [False, False, True]
+
+    on(place, do)
+    states = {str(each.id): each.state for each in listed(place.conn)}
+    assert states == {adas: "dead", bobs: "suppressed", elsewhere: "pending"}
 
 
 def test_a_message_that_cannot_be_read_is_a_dead_letter_and_stops_nobody(

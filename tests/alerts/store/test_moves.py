@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.moves import decoded, judged
+from alerts.moves import NOTHING, Memory, decoded, judged
 from tests.alerts.store.wishes import wish
 
 PRICES = st.lists(st.integers(0, 40), min_size=2, max_size=30)
@@ -18,11 +18,11 @@ PRICES = st.lists(st.integers(0, 40), min_size=2, max_size=30)
 def told_prices(prices: list[int], threshold: int, unit: str = "amount") -> list[tuple[str, int]]:
     """What is told of an item that goes through these prices."""
     watching = wish(events=["dropped", "rose"], watched_column="price", threshold=threshold, threshold_unit=unit)
-    told, found = None, []
+    told, found = NOTHING, []
     for old, new in pairwise(prices):
         events = ["dropped"] if new < old else ["rose"] if new > old else []
         verdict = judged(watching, events, {"price": old}, {"price": new}, told)
-        told = verdict.told
+        told = verdict.memory
         found += [(event, new) for event in verdict.reasons]
     return found
 
@@ -56,42 +56,42 @@ def test_two_told_values_in_a_row_are_apart_by_the_threshold(prices: list[int], 
 
 def test_one_direction_alone_does_not_hover() -> None:
     watching = wish(events=["dropped"], watched_column="price")
-    told, found = None, []
+    told, found = NOTHING, []
     for old, new in ((100, 90), (90, 100), (100, 90), (90, 89)):
         verdict = judged(watching, ["dropped"] if new < old else [], {"price": old}, {"price": new}, told)
-        told, found = verdict.told, [*found, *([new] if verdict.reasons else [])]
+        told, found = verdict.memory, [*found, *([new] if verdict.reasons else [])]
     assert found == [90, 89]
 
 
 def test_events_of_one_change_are_judged_against_the_same_value() -> None:
     both = wish(events=["changed", "dropped"], watched_column="price", threshold=5)
-    verdict = judged(both, ["changed", "dropped"], {"price": 100}, {"price": 90}, None)
+    verdict = judged(both, ["changed", "dropped"], {"price": 100}, {"price": 90})
     assert set(verdict.reasons) == {"changed", "dropped"}
-    assert verdict.told == 90
+    assert verdict.memory.value == 90
 
 
 def test_what_was_told_by_another_event_counts() -> None:
     both = wish(events=["entered", "dropped"], watched_column="price", threshold=5)
-    assert judged(both, ["entered"], None, {"price": 96}, None).told == 96
-    assert judged(both, ["dropped"], {"price": 96}, {"price": 94}, Decimal(96)).reasons == {}
+    assert judged(both, ["entered"], None, {"price": 96}).memory.value == 96
+    assert judged(both, ["dropped"], {"price": 96}, {"price": 94}, Memory(Decimal(96))).reasons == {}
 
 
 @pytest.mark.parametrize("price", ["null", '"NaN"', '"Infinity"', "true"])
 def test_what_is_no_number_moves_nowhere(price: str) -> None:
     watching = wish(events=["dropped", "rose"], watched_column="price")
     none, some = decoded(b'{"price":' + price.encode() + b"}"), decoded(b'{"price":5.10}')
-    assert judged(watching, ["dropped", "rose"], some, none, None).reasons == {}
-    assert judged(watching, ["dropped", "rose"], none, some, None).reasons == {}
+    assert judged(watching, ["dropped", "rose"], some, none).reasons == {}
+    assert judged(watching, ["dropped", "rose"], none, some).reasons == {}
 
 
 def test_reasons() -> None:
     any_, named = wish(events=["changed"]), wish(events=["changed"], columns=["price"])
     old, new = {"id": 1, "price": 2, "title": "a"}, {"id": 1, "price": 3, "title": "b"}
-    assert judged(any_, ["changed"], old, new, None).reasons == {"changed": "changed: price, title"}
-    assert judged(named, ["changed"], old, new, None).reasons == {"changed": "changed: price"}
-    assert judged(any_, ["entered"], None, new, None).reasons == {"entered": "is new"}
-    assert judged(any_, ["entered"], old, new, None).reasons == {"entered": "matches now"}
-    assert judged(any_, ["left"], old, None, None).reasons == {"left": "is gone"}
+    assert judged(any_, ["changed"], old, new).reasons == {"changed": "changed: price, title"}
+    assert judged(named, ["changed"], old, new).reasons == {"changed": "changed: price"}
+    assert judged(any_, ["entered"], None, new).reasons == {"entered": "is new"}
+    assert judged(any_, ["entered"], old, new).reasons == {"entered": "matches now"}
+    assert judged(any_, ["left"], old, None).reasons == {"left": "is gone"}
     watching = wish(events=["dropped"], watched_column="price")
-    exact = judged(watching, ["dropped"], decoded(b'{"price":7.50}'), decoded(b'{"price":7.10}'), None)
+    exact = judged(watching, ["dropped"], decoded(b'{"price":7.50}'), decoded(b'{"price":7.10}'))
     assert exact.reasons == {"dropped": "price dropped from 7.50 to 7.10"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import Any
@@ -14,14 +15,13 @@ import pytest
 
 from alerts import inbox, notifier, posting, store
 from alerts.notifier import Pace, Round, next_due_at, notify
-from alerts.outbox import record
 from alerts.refusals import NoSuchSearch
 from alerts.saved_search import SavedSearch
 from alerts.suppressions import lift, suppress
 from alerts.suppressions import listed as suppressed
-from alerts.unsubscribing import meant, unsubscribe
+from alerts.unsubscribing import _MEANT, meant, unsubscribe
 from tests.alerts.store.conftest import Connect
-from tests.alerts.store.wishes import match, wish
+from tests.alerts.store.wishes import match, record, wish
 
 pytestmark = pytest.mark.stack
 
@@ -53,7 +53,13 @@ class Desk:
         return store.create(self.conn, owner, wish(**{**MAIL, **given}))
 
     def change(self, search: SavedSearch, **given: Any) -> None:
-        store.update(self.conn, search.owner, search.id, lambda old: msgspec.structs.replace(old.wish, **given))
+        store.update(
+            self.conn,
+            search.owner,
+            search.id,
+            lambda old: msgspec.structs.replace(old.wish, **given),
+            names_target="target" in given,
+        )
 
     def hit(self, *searches: SavedSearch, key: int = 1) -> None:
         matches = [match(search.id, key, version=self.version) for search in searches]
@@ -113,6 +119,24 @@ def test_bursts_and_digests_come_when_they_are_due(desk: Desk, clock: Clock) -> 
     assert next_due_at(desk.conn) is None
 
 
+def test_more_than_is_looked_at_is_one_message_all_the_same(desk: Desk, clock: Clock) -> None:
+    daily, other = desk.save(frequency="daily"), desk.save(frequency="daily", channel="feed", target="")
+    quiet = desk.save(quiet_from="00:00", quiet_to="23:59")
+    for key in range(9):
+        desk.hit(daily, key=key)
+    desk.hit(other, key=50)
+    desk.hit(daily, quiet, key=60)
+    clock.now += timedelta(days=1)
+    desk.hit(daily, key=70)
+    made = notify(desk.conn, replace(PACE, rows_per_owner_max=4), clock)
+    assert (made.notifications, made.told) == (1, 10), "what came today is in tomorrow's"
+    [body] = [json.loads(text) for (text,) in desk.all("body::text", "notifications")]
+    assert (len(body["items"]), body["items_left_out"]) == (4, 6), "the items of keys 4 to 8 and 60"
+    assert desk.all("events, first_sequence, last_sequence", "notifications") == [(10, 1, 11)]
+    assert desk.settled() == ["told"] * 9 + [None, "told", None, None]
+    assert desk.notify().told == 1, "the other's"
+
+
 def test_a_cap_counts_messages_of_the_day(desk: Desk, clock: Clock) -> None:
     capped = desk.save(cap_per_day=1)
     for hours, expected in ((0, Round(1, 1, 1)), (1, Round(1, postponed=1)), (2, Round(1, postponed=1))):
@@ -137,7 +161,8 @@ def test_nothing_is_told_to_those_who_want_nothing(desk: Desk, silence: str) -> 
         unsubscribe(desk.conn, search.unsubscribe_token)
     if silence == "suppressed":
         suppress(desk.conn, "email", "ada@example.com", "bounced")
-    assert desk.notify() == Round(1, dropped=1)
+    at_once = silence not in ("removed", "suppressed")
+    assert desk.notify() == (Round() if at_once else Round(1, dropped=1))
     assert desk.settled() == [silence]
     assert desk.all("id", "notifications") == []
 
@@ -206,11 +231,15 @@ def test_an_endpoint_that_is_switched_off_gets_dead_letters_until_its_owner_save
     desk.hit(search)
     assert desk.notify().notifications == 1
     assert desk.all("state, last_error, settled_at", "deliveries") == [("dead", "410 Gone", NOW)]
-    desk.change(search, label="another name")
-    clock.now += timedelta(minutes=2)
-    desk.hit(search, key=2)
-    desk.notify()
-    assert desk.all("state, last_error", "deliveries") == [("dead", "410 Gone"), ("pending", "")]
+    for given, found in (
+        ({"label": "another name"}, ("dead", "410 Gone")),
+        ({"target": search.wish.target}, ("pending", "")),
+    ):
+        desk.change(search, **given)
+        clock.now += timedelta(minutes=2)
+        desk.hit(search, key=clock.now.minute)
+        desk.notify()
+        assert desk.all("state, last_error", "deliveries")[-1] == found
     assert desk.conn.execute("select failing_since from headwater.endpoints").fetchall() == [(None,)]
 
 
@@ -232,6 +261,41 @@ def test_the_token_of_a_message_ends_what_it_named_and_nothing_else(desk: Desk) 
     assert desk.settled() == ["told", "told"]
     desk.change(one, paused=False)
     assert store.read(desk.conn, "ada", one.id).silence(NOW) is None, "their owner may go on"
+
+
+def test_messages_are_read_within_bounds_one_at_least(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = desk.save(channel="feed", target="")
+    for key in range(1, 4):
+        desk.hit(search, key=key)
+        desk.clock.now += timedelta(hours=1)
+        desk.notify()
+    everything = inbox.notifications(desk.conn, "ada")
+    assert len(everything) == 3
+    monkeypatch.setattr("alerts.inbox.SAID_BYTES_MAX", 1)
+    assert inbox.notifications(desk.conn, "ada") == everything[:1]
+    assert inbox.notifications(desk.conn, "ada", everything[0].sequence) == everything[1:2]
+    assert inbox.notifications(desk.conn, "ada", everything[-1].sequence) == []
+    desk.conn.execute("update headwater.notifications set body = '{}' where sequence < %s", [everything[2].sequence])
+    assert inbox.notifications(desk.conn, "ada") == everything[2:], "what cannot be read hides nothing behind it"
+
+
+def test_a_token_is_looked_up_and_not_looked_for(desk: Desk) -> None:
+    """Anybody may ask for one."""
+    first = desk.save()
+    desk.hit(first)
+    desk.notify()
+    desk.conn.execute(
+        "insert into headwater.subscriptions overriding system value"
+        " select (jsonb_populate_record(s, jsonb_build_object("
+        " 'id', 1000000 + n, 'owner', 'o' || n, 'unsubscribe_token', 't' || n))).*"
+        " from headwater.subscriptions s, generate_series(1, 5000) n"
+    )
+    desk.conn.execute("analyze headwater.subscriptions")
+    [[token]] = desk.all("unsubscribe_token", "notifications")
+    for given, named in ((token, first.id), ("t7", 1_000_007), (first.unsubscribe_token, first.id)):
+        assert [each.id for each in meant(desk.conn, given)] == [named]
+        plan = desk.conn.execute(f"explain {_MEANT}", {"token": given}).fetchall()
+        assert not any("Seq Scan on subscriptions" in line for (line,) in plan), plan
 
 
 def test_a_token_that_is_none(desk: Desk) -> None:

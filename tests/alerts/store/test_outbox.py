@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -14,14 +14,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alerts import inbox, outbox, store
-from alerts.outbox import Recorded, record
+from alerts import inbox, matched, outbox, store
+from alerts.judging import News, worth_telling
+from alerts.matched import MATCHES_MAX, Match
+from alerts.outbox import Recorded
 from cdc.errors import StateError
 from tests.alerts.store.conftest import Connect, empty
-from tests.alerts.store.wishes import match, row, wish
+from tests.alerts.store.wishes import match, record, row, wish
 
 pytestmark = pytest.mark.stack
 
+MINUTE_US = 60_000_000
 ROWS = "select owner, sequence, subscription_id, key, event, version from headwater.outbox order by owner, sequence"
 
 
@@ -45,6 +48,24 @@ def test_matches_become_rows_with_all_that_they_say(conn: psycopg.Connection) ->
     assert inbox.after(conn, "ada", 1) == [second]
     assert inbox.after(conn, "bob") == []
     assert outbox.mark(conn, "listing") == ("", 5)
+
+
+def test_news_is_read_within_bounds_one_at_least(conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = store.create(conn, "ada", wish())
+    for number in range(1, 6):
+        record(conn, "listing", number, [match(search.id, number, version=number - 1)])
+    everything = inbox.after(conn, "ada")
+    assert len(everything) == 5
+    for bytes_max in (1, 100, 1_000, 2_000):
+        monkeypatch.setattr(inbox, "BYTES_MAX", bytes_max)
+        seen, some = list[inbox.News](), inbox.after(conn, "ada", 0, 3)
+        while some:
+            sizes = [len(news.before or "") + len(news.after or "") for news in some]
+            assert sum(sizes[:-1]) < bytes_max
+            assert len(some) <= 3
+            seen += some
+            some = inbox.after(conn, "ada", seen[-1].sequence, 3)
+        assert seen == everything
 
 
 def test_a_replay_does_nothing(conn: psycopg.Connection) -> None:
@@ -97,7 +118,7 @@ def test_what_is_cut_off_leaves_nothing(connect: Connect) -> None:
     assert record(conn, "listing", 1, [match(one)]).rows == 1
 
 
-@pytest.mark.parametrize("step", ["_MOVE", "_COUNT_ON"])
+@pytest.mark.parametrize("step", ["_MOVE", "_WRITE"])
 def test_a_crash_between_the_steps_leaves_nothing(
     conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -173,7 +194,14 @@ def run_at_once(works: Sequence[Any]) -> None:
     assert failures == []
 
 
-def test_several_writers_of_several_views_at_once(connect: Connect) -> None:
+@pytest.fixture(params=[MATCHES_MAX, 2], ids=["all at once", "in parts"])
+def parts(request: pytest.FixtureRequest) -> Iterator[int]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matched, "MATCHES_MAX", request.param)
+        yield request.param
+
+
+def test_several_writers_of_several_views_at_once(connect: Connect, parts: int) -> None:
     """Everything twice, in two orders of owners, while a reader follows: each once, no number seen out of its order."""
     conn = connect()
     owners, views, epochs = ["ada", "bob", "cy"], ["listing", "house"], 15
@@ -215,16 +243,31 @@ def test_the_next_number_waits_for_the_one_before(connect: Connect) -> None:
     assert [each[1:3] for each in rows(conn)] == [(1, one), (2, two)]
 
 
+def news_among(changes: Sequence[Match]) -> list[Match]:
+    """All but those that enter again within an hour."""
+    found, entered_us = list[Match](), dict[tuple[int, bytes], int]()
+    for each in changes:
+        assert each.committed_at_us is not None
+        if each.event == "entered" and each.committed_at_us - entered_us.get(each.item, 0) < 60 * MINUTE_US:
+            continue
+        if each.event != "changed":
+            entered_us[each.item] = each.committed_at_us if each.event == "entered" else 0
+        found.append(each)
+    return found
+
+
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_replay_gives_what_one_run_gives(conn: psycopg.Connection, data: st.DataObject) -> None:
+def test_any_replay_gives_what_one_run_gives(conn: psycopg.Connection, parts: int, data: st.DataObject) -> None:
     """Matches come in chunks that are cut off, repeated and overlap; the outbox is that of a single pass."""
     empty(conn)
-    mine = [saved(conn, owner, events=["entered", "changed"]) for owner in ("ada", "ada", "bob")]
-    drawn = st.tuples(st.sampled_from(mine), st.integers(1, 3), st.sampled_from(["entered", "changed"]))
-    changes = [
-        match(s, key, event, version) for version, (s, key, event) in enumerate(data.draw(st.lists(drawn, max_size=20)))
-    ]
+    names = ["entered", "left", "changed"]
+    mine = [saved(conn, owner, events=names) for owner in ("ada", "ada", "bob")]
+    drawn = st.tuples(st.sampled_from(mine), st.integers(1, 3), st.sampled_from(names), st.integers(0, 100))
+    changes, at_us = [], 1_800_000_000_000_000
+    for version, (s, key, event, minutes) in enumerate(data.draw(st.lists(drawn, max_size=20))):
+        at_us += minutes * MINUTE_US
+        changes.append(match(s, key, event, version, at_us=at_us))
     reached = 0
     for _ in range(data.draw(st.integers(0, 5))):
         start = data.draw(st.integers(0, reached))
@@ -238,7 +281,7 @@ def test_any_replay_gives_what_one_run_gives(conn: psycopg.Connection, data: st.
             reached = max(reached, end)
     record(conn, "listing", len(changes), changes[data.draw(st.integers(0, reached)) :])
     found = [(id_, key, event, version) for _, _, id_, key, event, version in rows(conn)]
-    expected = [(m.subscription_id, m.key.decode(), m.event, m.version) for m in changes]
+    expected = [(m.subscription_id, m.key.decode(), m.event, m.version) for m in changes if m in news_among(changes)]
     assert sorted(found) == sorted(expected)
     for owner in ("ada", "bob"):
         numbers = [news.sequence for news in inbox.after(conn, owner)]
@@ -251,3 +294,36 @@ def test_what_was_left_out_stays_out_when_it_comes_again(conn: psycopg.Connectio
     store.update(conn, "ada", one, lambda old: msgspec.structs.replace(old.wish, paused=False))
     record(conn, "listing", 2, [match(one), match(one, 2, version=1)])
     assert [each[5] for each in rows(conn)] == [1]
+
+
+def test_only_what_hangs_on_what_was_told_is_looked_at_one_by_one(
+    conn: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are arrays all the way; what is said of them is the same."""
+    looked_at: list[tuple[int, str]] = []
+
+    def noting(conn: psycopg.Connection, matches: Sequence[Match], *given: Any) -> list[News]:
+        looked_at.extend((each.subscription_id, each.event) for each in matches)
+        return worth_telling(conn, matches, *given)
+
+    monkeypatch.setattr(outbox, "worth_telling", noting)
+    plain = saved(conn, "ada", events=["entered", "changed", "left"])
+    narrow = saved(conn, "bob", events=["changed"], columns=["price"], frequency="daily", time_zone="Asia/Tokyo")
+    watching = saved(conn, "bob", events=["changed", "dropped"], watched_column="price")
+    moved = [match(id_, 1, "changed", 0, row(1, 100), row(1, 90, bedrooms=2)) for id_ in (plain, narrow, watching)]
+    now = datetime(2026, 6, 1, 12, tzinfo=UTC)
+    others = [match(plain, 2, version=1), match(plain, 3, "left", 2, row(3), None)]
+    found = [*moved, match(watching, 1, "dropped", 0, row(1, 100), row(1, 90, bedrooms=2)), *others]
+    assert record(conn, "listing", 3, found, clock=lambda: now).rows == 6
+    assert looked_at == [(watching, "changed"), (watching, "dropped")]
+    told = conn.execute("select sequence, reason, due_at from headwater.outbox order by owner, sequence").fetchall()
+    assert told == [
+        (1, "changed: price, bedrooms", now),
+        (2, "is new", now),
+        (3, "is gone", now),
+        (1, "changed: price", datetime(2026, 6, 1, 23, tzinfo=UTC)),
+        (2, "changed: price, bedrooms", now),
+        (3, "price dropped from 100 to 90", now),
+    ]
+    assert record(conn, "listing", 5, [match(plain, 2, version=3), match(plain, 2, "left", 4)]).rows == 1
+    assert looked_at[2:] == [(plain, "entered"), (plain, "left")], "the row changed twice"

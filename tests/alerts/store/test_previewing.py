@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alerts.matcher.matcher import Matcher
-from alerts.moves import decoded, judged
-from alerts.previewing import Version, count_events
+from alerts.moves import NOTHING, decoded, judged
+from alerts.previewing import Version, count_events, unless_quiet
+from alerts.quiet import Stretch
 from alerts.saved_row import entry_of
 from alerts.saved_search import Wish
 from alerts.subscription import Event
-from search.index import decode_row
-from tests.alerts.store.wishes import definition, row, wish
+from alerts.wish_reading import read_wish
+from search.index import decode_row, define
+from tests.alerts.store.wishes import FIELDS, definition, row, wish
+from views import sqltypes
+from views.plan import Field
+from views.sinks.sink import ViewShape
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 rows = st.one_of(
@@ -31,6 +36,8 @@ rows = st.one_of(
 wishes = st.sampled_from(
     [
         wish(query="city:paris price:..20", events=["entered", "left"]),
+        wish(query="city:paris", reenter_s=7_200),
+        wish(query="price:..20", reenter_s=0),
         wish(query="city:paris", events=["changed"], columns=["title"]),
         wish(query="city:paris", events=["entered", "changed", "left"]),
         wish(query="city:paris", events=["dropped"], watched_column="price", threshold=5),
@@ -39,19 +46,24 @@ wishes = st.sampled_from(
 )
 
 
+def at(number: int) -> datetime:
+    """A version every twenty minutes: some entries are soon after another, some are not."""
+    return NOW + timedelta(minutes=20 * number)
+
+
 def recorded(asked: Wish, versions: list[bytes | None]) -> dict[str, int]:
     """By the matcher, and by what is judged of its matches when they are recorded."""
     matcher = Matcher(definition())
     fields = {**asked.fields(), "query": json.dumps(asked.query)}
     matcher.put(entry_of(1, fields, definition()))
-    told, counted = None, dict.fromkeys(asked.events, 0)
-    for before, after in pairwise(versions):
+    told, counted = NOTHING, dict.fromkeys(asked.events, 0)
+    for number, (before, after) in enumerate(pairwise(versions), 1):
         pair = tuple(None if each is None else decode_row(definition(), each) for each in (before, after))
         found = matcher.match([pair], NOW) if before != after else None
         names = [str(e.name).lower() for bits in (found.event.tolist() if found else []) for e in Event(bits)]
         if names:
-            verdict = judged(asked, names, decoded(before), decoded(after), told)
-            told = verdict.told
+            verdict = judged(asked, names, decoded(before), decoded(after), told, at(number))
+            told = verdict.memory
             for event in verdict.reasons:
                 counted[event] += 1
     return counted
@@ -60,7 +72,7 @@ def recorded(asked: Wish, versions: list[bytes | None]) -> dict[str, int]:
 @settings(max_examples=50)
 @given(wishes, st.lists(rows, min_size=1, max_size=12))
 def test_a_preview_is_what_is_recorded(asked: Wish, versions: list[bytes | None]) -> None:
-    past = [Version("a", versions[0], is_news=False), *(Version("a", each) for each in versions[1:])]
+    past = [Version("a", each, number > 0, at(number)) for number, each in enumerate(versions)]
     assert count_events(asked, past, definition(), NOW) == recorded(asked, versions)
 
 
@@ -74,3 +86,44 @@ def test_rows_are_looked_at_one_by_one() -> None:
         Version(4, row(4, city="lyon")),
     ]
     assert count_events(asked, past, definition(), NOW) == {"entered": 2, "left": 1}
+
+
+def test_relative_instants_mean_the_moment_of_each_commit() -> None:
+    """Each was new when it was committed, however long ago that is at the preview."""
+    dated = define(
+        ViewShape("market", "listing", (*FIELDS, Field("listed", sqltypes.named("timestamp with time zone"))), ("id",))
+    )
+    asked = read_wish({"query": "listed:now-1d..", "events": ["entered"]}, dated)
+    past = [
+        Version(number, row(number, listed=at(-number).isoformat()), committed_at=at(-number))
+        for number in range(0, 60, 10)
+    ]
+    assert count_events(asked, past, dated, NOW) == {"entered": 6}
+
+
+def test_what_was_committed_in_a_quiet_stretch_is_no_news() -> None:
+    asked = wish(query="city:paris", events=["entered"])
+    past = [Version(number, row(number), committed_at=at(number)) for number in range(6)]
+    stretches = [Stretch(1, None, "import", at(1), at(2)), Stretch(2, "listing", "", at(5), None)]
+    assert count_events(asked, unless_quiet(past, stretches), definition(), NOW) == {"entered": 3}
+    assert count_events(asked, unless_quiet(past, []), definition(), NOW) == {"entered": 6}
+
+
+def test_an_entry_in_a_quiet_stretch_is_no_entry_later() -> None:
+    """The row is remembered as it was there, as by the matcher."""
+    asked = wish(query="city:paris", events=["entered", "changed"])
+    past = [Version(1, row(1), committed_at=at(1)), Version(1, row(1, 20), committed_at=at(3))]
+    stretches = [Stretch(1, None, "import", at(0), at(2))]
+    assert count_events(asked, unless_quiet(past, stretches), definition(), NOW) == {"entered": 0, "changed": 1}
+
+
+def test_a_search_counts_by_its_own_window() -> None:
+    """In stock, sold out, and back every three hours."""
+    past = [
+        Version(1, row(1, city="paris" if number % 2 == 0 else "lyon"), number > 0, NOW + timedelta(hours=1.5 * number))
+        for number in range(8)
+    ]
+    counted = [
+        count_events(wish(reenter_s=window), past, definition(), NOW)["entered"] for window in (None, 0, 14_400, 86_400)
+    ]
+    assert counted == [3, 3, 2, 1]

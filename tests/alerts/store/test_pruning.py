@@ -9,9 +9,9 @@ import pytest
 
 from alerts import quiet, store
 from alerts.notifier import Pace, Round, notify
-from alerts.outbox import mark, record
+from alerts.outbox import mark
 from alerts.pruning import prune
-from tests.alerts.store.wishes import match, wish
+from tests.alerts.store.wishes import match, record, wish
 
 pytestmark = pytest.mark.stack
 

@@ -11,14 +11,16 @@ import msgspec
 import psycopg
 import pytest
 
-from alerts import outbox, store
+from alerts import store
+from alerts.notifier import notify
 from alerts.refusals import NoSuchSearch, QueryTooBroad, TooManySearches
 from alerts.saved_search import SavedSearch, Wish
 from alerts.store import Limits
-from alerts.unsubscribing import suppress
+from alerts.unsubscribing import suppress, unsubscribe
+from alerts.waiting import Wanted, would_tell
 from cdc.errors import ConfigurationError
 from tests.alerts.store.conftest import Connect
-from tests.alerts.store.wishes import match, row, wish
+from tests.alerts.store.wishes import definition, match, record, row, wish
 
 pytestmark = pytest.mark.stack
 
@@ -28,6 +30,7 @@ FULL = {
     "watched_column": "price",
     "threshold": "2.50",
     "threshold_unit": "percent",
+    "reenter_s": 7_200,
     "channel": "webhook",
     "target": "https://example.com/hook",
     "frequency": "weekly",
@@ -120,7 +123,7 @@ def test_a_search_that_is_too_broad_is_refused_with_the_estimate(conn: psycopg.C
     limits = Limits(hits_max=10)
     with pytest.raises(QueryTooBroad, match="too broad") as caught:
         store.create(conn, "ada", wish(), limits, lambda: 11)
-    assert caught.value.hits == 11
+    assert caught.value.figures == {"hits": 11, "hits_max": 10}
     assert "11" in caught.value.detail
     assert store.listed(conn, "ada") == []
     made = store.create(conn, "ada", wish(), limits, lambda: 10)
@@ -159,13 +162,59 @@ def test_what_cannot_be_stored_is_told(conn: psycopg.Connection) -> None:
 def test_what_waits_waits_by_the_new_wish(conn: psycopg.Connection) -> None:
     made = store.create(conn, "ada", wish(frequency="weekly"))
     now = datetime(2026, 6, 1, 12, tzinfo=UTC)  # a Monday
-    outbox.record(conn, "listing", 1, [match(made.id)], clock=lambda: now)
+    record(conn, "listing", 1, [match(made.id)], clock=lambda: now)
     due = "select due_at from headwater.outbox"
     assert conn.execute(due).fetchone() == (datetime(2026, 6, 8, 8, tzinfo=UTC),)
     store.update(conn, "ada", made.id, changed(frequency="instant"))
     assert conn.execute(due).fetchone() == (now,)
     store.update(conn, "ada", made.id, changed(frequency="daily", time_zone="Asia/Tokyo"))
     assert conn.execute(due).fetchone() == (datetime(2026, 6, 1, 23, tzinfo=UTC),)
+
+
+def pending_and_dropped(conn: psycopg.Connection) -> list[tuple[str, str | None]]:
+    return conn.execute("select event, dropped_reason from headwater.outbox order by sequence").fetchall()
+
+
+@pytest.mark.parametrize("why", ["paused", "unsubscribed", "expired"])
+def test_what_waited_when_a_search_ended_is_not_told_when_it_goes_on(conn: psycopg.Connection, why: str) -> None:
+    made, other = (store.create(conn, "ada", wish(frequency="daily")) for _ in range(2))
+    record(conn, "listing", 1, [match(made.id), match(other.id)])
+    if why == "unsubscribed":
+        unsubscribe(conn, made.unsubscribe_token)
+        assert pending_and_dropped(conn) == [("entered", why), ("entered", None)]
+    elif why == "paused":
+        store.update(conn, "ada", made.id, changed(paused=True))
+        assert pending_and_dropped(conn) == [("entered", why), ("entered", None)]
+    else:
+        conn.execute("update headwater.subscriptions set expires_at = now() where id = %s", [made.id])
+    store.update(conn, "ada", made.id, changed(paused=False, expires_at=None))
+    assert pending_and_dropped(conn) == [("entered", why), ("entered", None)]
+    tomorrow = datetime.now(UTC) + timedelta(days=2)
+    assert notify(conn, clock=lambda: tomorrow).told == 1
+
+
+def test_what_waits_is_told_only_if_the_search_still_asks_for_it(conn: psycopg.Connection) -> None:
+    made = store.create(conn, "ada", wish(events=["entered", "left"], frequency="daily"))
+    cheap, dear = row(1, 100), row(2, 900)
+    record(
+        conn,
+        "listing",
+        4,
+        [match(made.id, 1, version=0, after=cheap), match(made.id, 2, version=1, after=dear)]
+        + [match(made.id, key, "left", key + 1, before, None) for key, before in ((1, cheap), (2, dear))],
+    )
+
+    def wants(wish_: Wish) -> Wanted:
+        return would_tell(wish_, definition(), datetime.now(UTC))
+
+    def edit(**given: Any) -> list[str | None]:
+        store.update(conn, "ada", made.id, changed(**given), wants=wants)
+        return [reason for _, reason in pending_and_dropped(conn)]
+
+    assert edit(label="Paris", frequency="weekly") == [None] * 4, "how it is told changes, and not what"
+    assert edit(query=wish(query="city:paris price:..500").query) == [None, "changed", None, "changed"]
+    assert edit(events=("entered",)) == [None, "changed", "changed", "changed"]
+    assert edit(query=wish(query="city:lyon").query) == ["changed"] * 4
 
 
 def test_what_was_told_of_one_column_does_not_count_for_another(conn: psycopg.Connection) -> None:
@@ -177,7 +226,7 @@ def test_what_was_told_of_one_column_does_not_count_for_another(conn: psycopg.Co
         matches = [
             match(each.id, event="dropped", version=version, before=before, after=after) for each in (made, other)
         ]
-        return outbox.record(conn, "listing", version + 1, matches).rows
+        return record(conn, "listing", version + 1, matches).rows
 
     assert dropped(0, bedrooms=(5, 5), price=(100, 90)) == 2
     store.update(conn, "ada", made.id, changed(label="another"))

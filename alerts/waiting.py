@@ -1,0 +1,102 @@
+"""What waits to be told of a search when its owner changes it, under their lock.
+
+    rows of the outbox that nobody was told of ─▶ is it silent, or was it? all dropped ─▶ does it ask something else?
+    those dropped that it would not tell any more ─▶ the others wait by the new wish
+
+A row stays when the search, as it asks now, finds the same event in the same change. A threshold is not asked again:
+what it is measured from is not in the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+import psycopg
+from psycopg.rows import class_row
+
+from alerts.grouping import first_due
+from alerts.saved_search import SavedSearch, Wish
+from alerts.subscription import Event
+from search.index import IndexDefinition, decode_row
+
+CHANGED: Final = "changed"
+ROWS_PER_STEP: Final = 1_000
+"""That are looked at together: a digest may hold many, and rows may be large."""
+_ASKED: Final = ("query", "events", "columns", "watched_column")
+
+_PENDING: Final = """
+    owner = %(owner)s and subscription_id = any(%(searches)s) and told_at is null and dropped_reason is null
+"""
+_DROP: Final = f"update headwater.outbox set dropped_reason = %(reason)s where {_PENDING}"
+_ROWS: Final = f"""
+    select id, event, recorded_at, before::text as before, after::text as after from headwater.outbox
+    where {_PENDING} and id > %(after)s order by id limit %(rows)s
+"""
+_DROP_THESE: Final = "update headwater.outbox set dropped_reason = %s where id = any(%s)"
+_POSTPONE: Final = """
+    update headwater.outbox o set due_at = n.due_at
+    from unnest(%s::bigint[], %s::timestamptz[]) n (id, due_at) where o.id = n.id
+"""
+
+
+class Waiting(NamedTuple):
+    id: int
+    event: str
+    recorded_at: datetime
+    before: str | None
+    after: str | None
+
+
+Wanted = Callable[[Waiting], bool]
+"""Whether a search, as it asks now, would tell it."""
+
+
+def drop(conn: psycopg.Connection, owner: str, searches: Sequence[int], reason: str) -> None:
+    conn.execute(_DROP, {"owner": owner, "searches": list(searches), "reason": reason})
+
+
+def wait_anew(
+    conn: psycopg.Connection, old: SavedSearch, new: SavedSearch, wants: Callable[[Wish], Wanted], now: datetime
+) -> None:
+    """Nothing of a search that is silent, or was until now: also what was left from an end that has been put off."""
+    silence = new.silence(now) or old.silence(now)
+    if silence is not None:
+        drop(conn, new.owner, [new.id], silence)
+        return
+    asks_otherwise = any(getattr(old.wish, name) != getattr(new.wish, name) for name in _ASKED)
+    is_wanted = wants(new.wish) if asks_otherwise else lambda _row: True
+    asked = {"owner": new.owner, "searches": [new.id], "after": 0, "rows": ROWS_PER_STEP}
+    with conn.cursor(row_factory=class_row(Waiting)) as cursor:
+        while rows := cursor.execute(_ROWS, asked).fetchall():
+            dues = {row.id: first_due(new.wish, row.recorded_at) for row in rows if is_wanted(row)}
+            conn.execute(_DROP_THESE, [CHANGED, [row.id for row in rows if row.id not in dues]])
+            conn.execute(_POSTPONE, [list(dues), list(dues.values())])
+            asked["after"] = rows[-1].id
+
+
+def by_event(wish: Wish) -> Wanted:
+    """Where the view cannot be asked."""
+    return lambda row: row.event in wish.events
+
+
+def would_tell(wish: Wish, definition: IndexDefinition, now: datetime) -> Wanted:
+    """By the evaluator: what the matcher would find now. Raises QueryRefused if the view cannot answer it."""
+    from alerts.matcher.naive import Evaluator  # compiled code: most callers never need it
+    from alerts.saved_row import entry_of
+
+    saved = {"query": msgspec.json.encode(wish.query).decode(), "events": wish.events, "columns": wish.columns}
+    evaluator = Evaluator(definition)
+    evaluator.put(entry_of(0, {**saved, "watched_column": wish.watched_column}, definition))
+
+    def is_wanted(row: Waiting) -> bool:
+        try:
+            before, after = (None if text is None else decode_row(definition, text) for text in (row.before, row.after))
+        except msgspec.ValidationError:  # of the view as it was
+            return False
+        found = evaluator.events((before, after), now)
+        return any(Event[row.event.upper()] in Event(bits) for _, bits in found)
+
+    return is_wanted
