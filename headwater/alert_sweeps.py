@@ -1,23 +1,40 @@
-"""Sweeps over the views that have alerts: what the command line and the service share."""
+"""Sweeps over the views that have alerts: what the command line and the service share. What they find is noted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Final
 
+import msgspec
+import psycopg
+
+from alerts import store, troubles
+from alerts.saved_search import SavedSearch
+from alerts.sink import Lacks, lacking
 from alerts.sweep import CHANGES_MAX, Sweep, Swept
-from cdc.errors import ConfigurationError
+from cdc.errors import ConfigurationError, ViewError
+from cdc.postgres import connect, explained
 from headwater.api.shapes import Shapes
 from headwater.deployment import Deployment
 from headwater.known_views import ALERTS
+from headwater.sweep_file import SweepFile, SweptView
+from search.index import IndexDefinition, define
 from views.maintain.publisher import view_topic
 from views.maintain.registry import Registry, ViewState
 from views.sinks.following import ViewTopic
+from views.sinks.sink import ViewShape
+
+SEARCHES_AT_ONCE: Final = 5_000
 
 
 def sweep(deployment: Deployment, views: Sequence[str] = (), changes_max: int = CHANGES_MAX) -> list[Swept]:
     """These views, or all that are live and have alerts."""
     registry = Registry(deployment.settings.views_state)
-    shapes = Shapes(registry, deployment.source)
+    shapes, file = Shapes(registry, deployment.source), SweepFile(registry.folder)
     live = [name for name, status in registry.state().views.items() if status.state is ViewState.LIVE]
     known = sorted(name for name in live if shapes.has(name, ALERTS))
     for view in views:
@@ -27,13 +44,60 @@ def sweep(deployment: Deployment, views: Sequence[str] = (), changes_max: int = 
                 detail=f"those that have: {', '.join(known) or 'none'}",
                 hint="headwater views",
             )
-    return [
-        Sweep(
-            deployment.postgres,
-            deployment.kafka,
-            deployment.source,
-            ViewTopic(deployment.kafka, view_topic(deployment.source, view)),
-            shapes.shape(view),
-        )(changes_max)
-        for view in views or known
-    ]
+    file.keep_only({view for view in registry.wanted().views if view in known or view not in live})
+    found: list[Swept] = []
+    for view in views or known:
+        with suppress(*([] if views else [ViewError])):  # one that is not matched yet keeps no other waiting
+            found.append(_swept(deployment, shapes.shape(view), file, changes_max))
+    return found
+
+
+def _swept(deployment: Deployment, shape: ViewShape, file: SweepFile, changes_max: int) -> Swept:
+    last, wanted = file.read().get(shape.view, SweptView()), deployment.settings.alerts
+    topic = ViewTopic(deployment.kafka, view_topic(deployment.source, shape.view))
+    places = deployment.postgres, deployment.kafka, deployment.source, topic, shape
+    found = Sweep(*places, wanted.window_s, wanted.keep_days * 86_400)(changes_max, after_search=last.next_search)
+    with connect(deployment.postgres) as conn, explained(conn):
+        now = noted(last, found, time.time_ns() // 1000)
+        file.note(shape.view, lacking_noted(broken_noted(conn, now, define(shape)), lacking(conn, shape.view)))
+    return found
+
+
+def noted(last: SweptView, found: Swept, now_us: int) -> SweptView:
+    # Without the row's key, which may say who somebody is: the file is not among the places that are erased.
+    examples = (f"{told.event} of search {told.subscription_id}" for told in found.missed + found.wrong)
+    return msgspec.structs.replace(
+        last,
+        at_us=now_us,
+        missed=len(found.missed),
+        wrong=len(found.wrong),
+        example=next(examples, ""),
+        since_us=None if found.is_right else last.since_us or now_us,
+        next_search=found.next_search,
+    )
+
+
+def broken_noted(conn: psycopg.Connection, last: SweptView, definition: IndexDefinition) -> SweptView:
+    """With the searches that do not fit the view: all are looked through when it has changed; else those that did not
+    fit then, because a search fits when it is saved."""
+    shape = blake2b(msgspec.json.encode(definition.meta(), order="sorted"), digest_size=8).hexdigest()
+    is_same = shape == last.shape
+    searches = store.by_ids(conn, last.broken).values() if is_same else _all_of(conn, definition.view)
+    now = datetime.now(UTC)
+    wanted = (each for each in searches if each.silence(now) is None)
+    found = {each.id: why for each in wanted if (why := troubles.misfit(each.wish, definition))}
+    example = next((f"{id_}: {why}" for id_, why in found.items()), "")
+    return msgspec.structs.replace(last, shape=shape, broken=tuple(sorted(found)), broken_example=example)
+
+
+def lacking_noted(last: SweptView, lacks: Lacks | None) -> SweptView:
+    """With what the alerts lack because they stood still."""
+    from_us, until_us = (0, 0) if lacks is None else (lacks.from_us, lacks.until_us)
+    return msgspec.structs.replace(last, lacks_from_us=from_us, lacks_until_us=until_us)
+
+
+def _all_of(conn: psycopg.Connection, view: str) -> Iterator[SavedSearch]:
+    after = 0
+    while found := store.of_view(conn, view, after, SEARCHES_AT_ONCE):
+        yield from found
+        after = found[-1].id

@@ -19,7 +19,7 @@ from headwater.views.kept import Frontiers, open_view
 from headwater.views.place import Place
 from views.maintain.publisher import view_topic
 from views.sinks.following import ViewTopic
-from views.sinks.letters import DeadLetter, Letters, read_letters
+from views.sinks.letters import DeadLetter, Letters, held_keys, read_letters
 from views.sinks.sink import Change, Refused, SinkKind, ViewShape
 
 TAKEN: Final = "taken"
@@ -55,6 +55,14 @@ def open_letters(place: Place, chosen: Chosen) -> list[DeadLetter]:
         if not any(letter.id.short.startswith(id_) for letter in found):
             raise ConfigurationError(f"no open letter {id_}", hint="headwater deadletters list")
     return [letter for letter in found if chosen.has(letter)]
+
+
+def held_now(place: Place, view: str, sink: str) -> set[str]:
+    """The keys that open letters hold in the generation that readers use."""
+    source = place.deployment.source
+    generation = _kind(place, sink).current(source.name, view)
+    found = {} if generation is None else held_keys(place.deployment.kafka, source, view, sink, generation)
+    return {key.decode() for key in found}
 
 
 def incomplete(letters: Sequence[DeadLetter]) -> dict[tuple[str, str, int], int]:

@@ -44,7 +44,7 @@ class Deployment:
                     hint="headwater up",
                 )
             state = stack_state.load(settings.data_folder)
-        return cls.of(settings, state)
+        return cls.of(_with_demo(settings), state)
 
     @classmethod
     def of(cls, settings: Settings, state: StackState) -> Deployment:
@@ -75,6 +75,14 @@ class Deployment:
         return Capture(
             self.source, self.postgres, self.capture_postgres, self.kafka, self.connect, self.settings.tables, pace
         )
+
+
+def _with_demo(settings: Settings) -> Settings:
+    """With the way to the demo's catchers, where it runs: as its own process knows it."""
+    from headwater.demo.catchers import listening
+
+    catchers = listening(settings.data_folder)
+    return catchers.opened(settings) if catchers else settings
 
 
 def embedded_servers(settings: Settings) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from headwater.deployment import Deployment
 from headwater.events_log import get_log
 from headwater.settings import Settings
 from headwater.sinks import sink_kinds
-from headwater.views.checking import check_apart
+from headwater.views.checking import check_apart, check_computed_apart
 from views.maintain.maintainer import Limits, Maintainer
 from views.maintain.registry import Registry
 
@@ -63,7 +63,10 @@ class Maintenance:
         try:
             while not self.stop.is_set():
                 try:
-                    self._maintainer(spark).run()
+                    maintainer = self._maintainer(spark)
+                    if maintainer.set_aside is not None:
+                        log.error("the book could not be read", set_aside=str(maintainer.set_aside))
+                    maintainer.run()
                 except StateFenced:
                     raise
                 except HeadwaterError as error:
@@ -86,4 +89,5 @@ class Maintenance:
             self.stop,
             ArchiveReader(self.deployment.source, settings.warehouse_folder) if settings.warehouse.archive else None,
             check_apart,
+            check_computed_apart,
         )

@@ -1,100 +1,88 @@
-"""Rebuilds and generations, for the command line and the console alike: plan, ask, look.
+"""Rebuilds and generations, for the command line and the console alike: ask, look.
 
-Everything is asked of the process that keeps the views (views/maintain/orders.py) and read from its book; nothing here
-touches a sink.
+What a rebuild would do, rebuild_plans.py says. Everything is asked of the process that keeps the views
+(views/maintain/orders.py) and read from its book; nothing here touches a sink.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
-from cdc.errors import ConfigurationError, HeadwaterError, ViewError
-from cdc.reader import read_range
-from cdc.topics import topic_state
-from headwater.views.apply import apply_again, nobody, read_anew
-from headwater.views.kept import Frontiers, open_view
+from cdc.errors import ViewError
+from headwater.rebuild_plans import require_beginning
+from headwater.views.apply import apply_again, go_back, nobody, read_anew, require_decided, wait
 from headwater.views.place import Place
 from views.generation import Generation, GenerationState
 from views.maintain.book import Book
-from views.maintain.orders import Answer, Order, Orders, Verb
-from views.rebuild import Origin, Rebuild, RebuildState, Sizes, Stage, Step, explain
-from views.refusals import nearest
+from views.maintain.orders import Answer, Order, Orders, SinkAnswer, Verb
+from views.maintain.registry import Standby, ViewState
+from views.rebuild import Origin, Rebuild
 
 ANSWER_S_MAX: Final = 30.0
 POLL_S: Final = 0.05
-ROWS_PER_S: Final = {"cache": 20_000.0, "search": 5_000.0, "warehouse": 10_000.0}
-"""Assumed before a rebuild was measured here."""
-LOG_RECORDS_PER_S: Final = 5_000.0
-SAMPLE_RECORDS: Final = 200
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One sink's rebuild, explained."""
-
+class NotBegun:
     view: str
     sink: str
-    origin: Origin
-    sizes: Sizes
-    steps: tuple[Step, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What became of one request, sink by sink."""
+
+    ids: tuple[str, ...]
+    """By which they are followed."""
+    refused: tuple[NotBegun, ...] = ()
 
     @property
-    def takes_s(self) -> float:
-        return sum(step.takes_s or 0.0 for step in self.steps)
-
-
-def sinks_of(place: Place, view: str, wanted: Sequence[str] = ()) -> tuple[str, ...]:
-    """The sinks of a view that hold rows; those that are named, if any. Raises ConfigurationError."""
-    from headwater.sinks import sink_kinds
-    from views.definition import parse
-
-    known = place.registry.wanted().views
-    if view not in known:
-        raise ConfigurationError(f"no view {view}", detail=nearest(view, known), hint="headwater views")
-    kinds = sink_kinds(place.deployment)
-    listed = next(each.sinks for each in parse(known[view].text) if each.name == view)
-    holding = tuple(name for name in listed if name in kinds and kinds[name].holds_rows)
-    for name in wanted:
-        if name not in holding:
-            raise ConfigurationError(
-                f"{view} has no sink {name} that holds rows",
-                detail=f"it has {', '.join(holding) or 'none'}",
-                hint=f"headwater views {view}",
-            )
-    if not holding:
-        raise ConfigurationError(f"{view} lists no sink that holds rows", hint="WITH (sinks = 'cache, search')")
-    return tuple(wanted) or holding
-
-
-def plan(
-    place: Place, view: str, sinks: Sequence[str], origin: Origin = Origin.TOPIC, *, switches: bool = True
-) -> tuple[Planned, ...]:
-    keep_s = float(place.deployment.settings.rebuild.keep_standby_s)
-    found = []
-    for sink in sinks:
-        sizes = _sizes(place, view, sink)
-        steps = explain(view, sink, origin, sizes, switches=switches, keep_s=keep_s)
-        found.append(Planned(view, sink, origin, sizes, steps))
-    return tuple(found)
+    def refusals(self) -> str:
+        return "; ".join(f"{each.sink} of {each.view}: {each.why}" for each in self.refused)
 
 
 def rebuild(
-    place: Place, view: str, sinks: Sequence[str], origin: Origin = Origin.TOPIC, *, switches: bool = True, by: str = ""
-) -> tuple[str, ...]:
-    """Begins them; the ids by which they are followed. Raises ViewError when one is refused."""
+    place: Place,
+    sinks: Mapping[str, Sequence[str]],
+    origin: Origin = Origin.TOPIC,
+    *,
+    switches: bool = True,
+    by: str = "",
+) -> Begun:
+    """Begins them, by view. Views that are computed anew are computed together, in one reading of the log. One that is
+    refused keeps none of the others; raises ViewError when none has begun."""
     require_kept(place)
-    at_s = _applied_at_s(place, view, origin)
-    ids = []
-    for sink in sinks:
+    chosen = [(view, sink) for view, mine in sinks.items() for sink in mine]
+    for view, sink in chosen:
+        if (known := book(place).under_way(view, sink)) is not None:  # before anything is computed for it
+            raise ViewError(
+                f"the {sink} of {view} is being rebuilt already",
+                detail=f"rebuild {known.id}: {known.stage}, {known.state}",
+                hint=f"headwater rebuild --cancel {known.id}",
+            )
+    at_s = _applied_at_s(place, list(sinks), origin)
+    ids, refused, hint = list[str](), list[NotBegun](), ""
+    for view, sink in chosen:
         order = Order(Verb.REBUILD, view, sink, by=by, origin=origin, switches=switches, applied_at_s=at_s)
-        ask(place, order)
-        ids.append(order.id)
-    return tuple(ids)
+        try:
+            ask(place, order)
+            ids.append(order.id)
+        except ViewError as error:
+            if len(chosen) == 1:
+                raise
+            refused.append(NotBegun(view, sink, error.summary))
+            hint = hint or error.hint
+            if book(place).answer(order.id) is None:  # nobody answers: the others are not waited for one by one
+                break
+    refused += [NotBegun(view, sink, "it was not asked for") for view, sink in chosen[len(ids) + len(refused) :]]
+    begun = Begun(tuple(ids), tuple(refused))
+    if refused and not ids:
+        raise ViewError("no rebuild was begun", detail=begun.refusals, hint=hint)
+    return begun
 
 
 def control(place: Place, verb: Verb, id_: str, by: str = "") -> str:
@@ -102,12 +90,73 @@ def control(place: Place, verb: Verb, id_: str, by: str = "") -> str:
     return ask(place, Order(verb, rebuild=id_, by=by)).fact
 
 
-def switch(place: Place, view: str, sink: str = "", by: str = "") -> str:
-    return ask(place, Order(Verb.SWITCH, view, sink, by=by)).fact
+@dataclass(frozen=True)
+class Moved:
+    """What became of readers who were to go over, or back."""
+
+    done: str
+    sinks: tuple[SinkAnswer, ...] = ()
+    """Where they go sink by sink; those of one that could not stay where they are."""
+    left: ViewError | None = None
+    """Of which sinks, and why."""
 
 
-def rollback(place: Place, view: str, sink: str = "", by: str = "") -> str:
-    return ask(place, Order(Verb.ROLLBACK, view, sink, by=by)).fact
+def switch(place: Place, view: str, sink: str = "", by: str = "") -> Moved:
+    return _moved(place, Order(Verb.SWITCH, view, sink, by=by))
+
+
+def rollback(place: Place, view: str, sink: str = "", by: str = "") -> Moved:
+    """To what readers left last: the definition of the view, or generations of its sinks."""
+    standby = standing_by(place, view)
+    if not sink and standby is not None and standby.since_s > _left_at_s(book(place), view):
+        return Moved(restore(place, view))
+    return _moved(place, Order(Verb.ROLLBACK, view, sink, by=by))
+
+
+def _moved(place: Place, order: Order) -> Moved:
+    """Raises ViewError when nobody went anywhere."""
+    answer = answered(place, order)
+    went = [each.fact for each in answer.sinks if each.is_done]
+    if answer.is_done or not went:
+        return Moved(done(answer).fact, answer.sinks)
+    return Moved(", ".join(went), answer.sinks, refusal(answer))
+
+
+def restore(place: Place, view: str) -> str:
+    """Readers get the definition again that they left last, as soon as what was kept fed is at their position."""
+    require_kept(place)
+    standby = standing_by(place, view)
+    if standby is None:
+        raise ViewError(
+            f"no earlier definition of {view} is kept",
+            detail="one that readers left, and that is still kept fed",
+            hint="headwater apply, with the definition as it was",
+        )
+    applied = go_back(place.registry, standby)
+    deadline = time.monotonic() + ANSWER_S_MAX
+    for [found] in wait(applied, place.registry):
+        if found.state is ViewState.PAUSED:
+            raise ViewError(f"view {view} is paused", detail=found.reason, hint=f"headwater views {view}")
+        if time.monotonic() > deadline:
+            return f"readers of {view} get the definition again that they left, once it is computed"
+    return f"readers of {view} have the definition again that they left"
+
+
+def standing_by(place: Place, view: str) -> Standby | None:
+    """The definition that readers of a view left last, if it is kept fed."""
+    return next((each for each in place.registry.state().standbys if each.view == view), None)
+
+
+def _left_at_s(known: Book, view: str) -> float:
+    """When readers left a generation that they could go back to. Of a rebuild that computed the view anew, when it was
+    asked for: the generation that it left has the rows that were computed, too."""
+    began = {
+        (each.sink, each.replaces): each.asked_at_s
+        for each in known.rebuilds
+        if each.view == view and each.origin is not Origin.TOPIC
+    }
+    left = [each for each in known.generations if each.view == view and each.state is GenerationState.STANDBY]
+    return max((began.get((each.sink, each.number), each.since_s) for each in left), default=0.0)
 
 
 def retire(place: Place, view: str, sink: str, number: int, by: str = "") -> str:
@@ -122,6 +171,13 @@ def resume(place: Place, views: Sequence[str], sink: str = "", by: str = "") -> 
     return _each(place, Verb.RELEASE, views, sink, by)
 
 
+def kept_with(place: Place, view: str) -> tuple[str, ...]:
+    """Views that stand at one position with it, so that they are paused and go on together."""
+    known = place.registry.state().views
+    group = known[view].read_from if view in known else ""
+    return tuple(sorted(name for name, each in known.items() if group and name != view and each.read_from == group))
+
+
 def book(place: Place) -> Book:
     return place.registry.book()
 
@@ -132,17 +188,34 @@ def found(place: Place, ids: Sequence[str]) -> list[Rebuild]:
 
 
 def generations(place: Place, view: str = "") -> list[Generation]:
-    """Those of the book, and what readers use where nothing was ever rebuilt."""
+    """Those of the book, and what readers use where nobody has written that down yet."""
     known = list(book(place).generations)
-    for status in place.registry.state().sinks:
-        live = Generation(status.view, status.sink, status.generation, GenerationState.LIVE, 0.0)
-        if status.generation and live.name not in {each.name for each in known}:
-            known.append(live)
+    live = {(each.view, each.sink) for each in known if each.state is GenerationState.LIVE}
+    known += [
+        Generation(status.view, status.sink, status.generation, GenerationState.LIVE, 0.0)
+        for status in place.registry.state().sinks
+        if status.generation and status.mark is not None and (status.view, status.sink) not in live
+    ]
     return sorted((each for each in known if view in ("", each.view)), key=lambda each: each.name)
 
 
 def ask(place: Place, order: Order, timeout_s: float = ANSWER_S_MAX) -> Answer:
     """Gives an order and waits for its answer. Raises ViewError when it was refused, or nobody is there to obey."""
+    return done(answered(place, order, timeout_s))
+
+
+def done(answer: Answer) -> Answer:
+    if not answer.is_done:
+        raise refusal(answer)
+    return answer
+
+
+def refusal(answer: Answer) -> ViewError:
+    return ViewError(answer.fact, detail=answer.detail, hint=answer.hint)
+
+
+def answered(place: Place, order: Order, timeout_s: float = ANSWER_S_MAX) -> Answer:
+    """Raises ViewError when nobody is there to obey."""
     require_kept(place)
     Orders(place.registry.folder).give(order)
     deadline = time.monotonic() + timeout_s
@@ -154,8 +227,6 @@ def ask(place: Place, order: Order, timeout_s: float = ANSWER_S_MAX) -> Answer:
                 hint="headwater logs views",
             )
         time.sleep(POLL_S)
-    if not answer.is_done:
-        raise ViewError(answer.fact, detail=answer.detail, hint=answer.hint)
     return answer
 
 
@@ -171,57 +242,16 @@ def _each(place: Place, verb: Verb, views: Sequence[str], sink: str, by: str) ->
     return "; ".join(ask(place, Order(verb, view, sink, by=by)).fact for view in views)
 
 
-def _applied_at_s(place: Place, view: str, origin: Origin) -> float:
-    """Has the view computed anew, if that is wanted: which application of it to wait for."""
+def _applied_at_s(place: Place, views: Sequence[str], origin: Origin) -> float:
+    """Has the views computed anew, if that is wanted: which application of them to wait for."""
     if origin is Origin.TOPIC:
         return 0.0
+    require_decided(place.registry.wanted(), views)
+    require_beginning(place, views, origin)
     if origin in (Origin.LOG, Origin.MIRRORS):
-        return apply_again(place.registry, [view], from_mirrors=origin is Origin.MIRRORS).at_s
+        return apply_again(place.registry, views, from_mirrors=origin is Origin.MIRRORS, is_compared=True).at_s
     from cdc.postgres import connect
 
     deployment = place.deployment
     with connect(deployment.postgres) as conn:
-        return read_anew(place.registry, [view], conn, deployment.kafka, deployment.source).at_s
-
-
-def _sizes(place: Place, view: str, sink: str) -> Sizes:
-    deployment = place.deployment
-    status = next((each for each in place.registry.state().sinks if (each.view, each.sink) == (view, sink)), None)
-    mark = status.mark if status else None
-    log = topic_state(deployment.kafka, deployment.source.changes_topic)
-    rows = mirrored = 0
-    with suppress(HeadwaterError):  # it is being built
-        kept = open_view(place.registry, Frontiers(deployment.kafka, deployment.source).look(), view)
-        rows = kept.occupied().rows
-        mirrored = sum(each.rows for each in kept.arrangements() if each.kind == "table")
-    measured = _measured(place.registry.book(), sink)
-    return Sizes(
-        rows,
-        mark.next_offset - mark.since if mark else 0,
-        log.high - log.low,
-        round((log.high - log.low) * _record_bytes(place, log.high)),
-        measured or ROWS_PER_S.get(sink, min(ROWS_PER_S.values())),
-        LOG_RECORDS_PER_S,
-        measured is not None,
-        mirrored,
-    )
-
-
-def _measured(book: Book, sink: str) -> float | None:
-    """What the last rebuild of such a sink took."""
-    for each in reversed(book.rebuilds):
-        if each.sink == sink and each.state is RebuildState.DONE and each.total and Stage.CATCH_UP in each.began:
-            took_s = each.began[Stage.CATCH_UP] - each.began.get(Stage.FILL, each.asked_at_s)
-            return each.total / took_s if took_s > 0 else None
-    return None
-
-
-def _record_bytes(place: Place, end: int) -> float:
-    """Of a record of the log, by its last ones."""
-    deployment = place.deployment
-    start = max(0, end - SAMPLE_RECORDS)
-    chunks = read_range(deployment.kafka, deployment.source.changes_topic, start, end)
-    sizes = [
-        len(raw.value or b"") + len(raw.key or b"") for raw in islice((r for c in chunks for r in c), SAMPLE_RECORDS)
-    ]
-    return sum(sizes) / len(sizes) if sizes else 0.0
+        return read_anew(place.registry, views, conn, deployment.kafka, deployment.source, is_compared=True).at_s

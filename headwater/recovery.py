@@ -9,7 +9,7 @@ while its readers keep what they have. Views that only lack old records have the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,8 +22,8 @@ from cdc.snapshots import SnapshotTracker
 from headwater.deployment import Deployment
 from headwater.status import Observer, Status
 from headwater.views.apply import nobody, read_anew
-from views.maintain.maintainer import LOG_LOST
 from views.maintain.registry import Registry, State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.wanting import LOG_LOST
 
 SNAPSHOT_ROWS_PER_S: Final = 10_000
 BUILD_ROWS_PER_S: Final = 8_000
@@ -160,13 +160,33 @@ class Recoverer:
     def _not_live(self, recovery: Recovery) -> list[str]:
         wanted = self.registry.wanted()
         era = eras.current(self.deployment.kafka, self.deployment.source).era
-        return not_live(recovery.read_anew or tuple(wanted.views), self.registry.state(), wanted, era)
+        return not_live(self._views(recovery), self.registry.state(), wanted, era, self._held())
+
+    def left(self, recovery: Recovery) -> list[str]:
+        """What is still to be done by somebody, and how."""
+        return left(self._views(recovery), self.registry.state(), self._held())
+
+    def _views(self, recovery: Recovery) -> tuple[str, ...]:
+        return recovery.read_anew or tuple(self.registry.wanted().views)
+
+    def _held(self) -> set[str]:
+        return {each.view for each in self.registry.book().held if not each.sink}
 
 
-def not_live(views: Iterable[str], state: State, wanted: Wanted, era: int) -> list[str]:
-    """Those that are not there yet, and how far they are. Raises ViewError for one that will not be."""
+def left(views: Collection[str], state: State, held: Collection[str] = ()) -> list[str]:
+    """Views that no waiting brings back: a person has paused them, or has to look first."""
+    found = [f"{view} is paused: headwater resume {view}" for view in views if view in held]
+    ready = [view for view, status in state.views.items() if status.state is ViewState.READY and view in views]
+    return found + [f"{view} waits for a decision: headwater apply --approve {view}, or --reject" for view in ready]
+
+
+def not_live(views: Iterable[str], state: State, wanted: Wanted, era: int, held: Collection[str] = ()) -> list[str]:
+    """Those that are not there yet, and how far they are; of those that wait for a person, what could be done is done.
+    Raises ViewError for one that will not be."""
     found = []
     for view in views:
+        if view in held:
+            continue
         status = state.views.get(view)
         group = state.groups.get(status.group) if status else None
         is_of_era = group is not None and group.era == era
@@ -174,7 +194,7 @@ def not_live(views: Iterable[str], state: State, wanted: Wanted, era: int) -> li
             found.append(f"{view} waiting")
         elif status.state is ViewState.PAUSED and not _is_lost(state, view):
             raise ViewError(f"{view} is paused", detail=status.reason, hint=f"headwater views {view}")
-        elif status.state is not ViewState.LIVE:
+        elif status.state not in (ViewState.LIVE, ViewState.READY, ViewState.HELD):
             done = group.offset / max(group.end, 1) if group else 0
             found.append(f"{view} {status.state} {done:.0%}")
     return found

@@ -16,7 +16,7 @@ from cdc.topics import find_state, topic_settings, topic_state
 from headwater.views.place import Place
 from views.maintain.publisher import view_topic
 from views.sinks.letters import letters_topic
-from views.sinks.warehouse import CURRENT, HISTORY, live_generation, view_folder
+from views.sinks.warehouse_folders import CURRENT, HISTORY, live_generation, view_folder
 
 UPKEEP_COMMITS: Final = 200
 """How many commits of a table are looked back for its last compaction and vacuum."""

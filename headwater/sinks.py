@@ -29,6 +29,6 @@ def sink_kinds(deployment: Deployment) -> Mapping[str, SinkKind]:
         CacheKind(deployment.redis),
         ElasticsearchKind(deployment.elasticsearch),
         WarehouseKind(str(settings.warehouse_folder.absolute()), float(settings.warehouse.interval_s)),
-        AlertKind(deployment.postgres, deployment.kafka, settings.alerts_folder.absolute()),
+        AlertKind(deployment.postgres, deployment.kafka, settings.alerts_folder.absolute(), settings.alerts.window_s),
     ]
     return {kind.name: kind for kind in kinds}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHUFFLE_PARTITIONS: Final = 2
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOG4J: Final = Path(__file__).with_name("spark-log4j2.properties")
 _CONF: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
@@ -45,7 +46,7 @@ def session(
 ) -> SparkSession:
     """The process's session, started if there is none yet, with the format "headwater" registered.
 
-    `extra` goes on top of Headwater's own settings. Stop it with `.stop()`.
+    `extra` goes on top of Headwater's own settings; options of Java are added to them. Stop it with `.stop()`.
     """
     from pyspark.sql import SparkSession
 
@@ -66,5 +67,5 @@ def session(
 def _conf(local: bool, driver_memory_mb: int, extra: Mapping[str, str]) -> dict[str, str]:
     """An address of loopback is right for a local driver only: executors elsewhere must reach it."""
     own = {key: value for key, value in _CONF.items() if local or not key.startswith("spark.driver.")}
-    logging = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
-    return {**own, "spark.driver.memory": f"{driver_memory_mb}m", "spark.driver.extraJavaOptions": logging, **extra}
+    java = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {extra.get(JAVA_OPTIONS, '')}".rstrip()
+    return {**own, "spark.driver.memory": f"{driver_memory_mb}m", **extra, JAVA_OPTIONS: java}

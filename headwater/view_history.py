@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from alerts.previewing import Version
-from headwater.warehouse_sql import kept_views
+from headwater.warehouse_sql import KeptView, kept_views
 from views.json_rows import json_rows
 from views.plan import Field
 from views.sinks.sink import ViewShape
-from views.sinks.warehouse import HISTORY
+from views.sinks.warehouse_folders import HISTORY
 from views.sinks.warehouse_types import COMMITTED_AT, GONE, VERSION, Layout
 
 
 @dataclass(frozen=True)
 class History:
     since: datetime
-    """From here on it is complete: later than asked for where there were too many versions."""
+    """From here on it is complete: later than asked for where there were too many versions, or some were let go."""
     versions: Iterator[Version]
 
 
@@ -35,9 +35,17 @@ def read_history(folder: str | Path, shape: ViewShape, since: datetime, versions
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
         db.register("history", table.to_pyarrow_dataset())
-        start = _start(db, since, versions_max)
+        start = _start(db, max(since, _whole_since(db, kept)), versions_max)
         found = db.sql(_query(shape), params={"since": start}).to_arrow_table()
     return History(start, _versions(shape, found))
+
+
+def _whole_since(db: duckdb.DuckDBPyConnection, kept: KeptView) -> datetime:
+    """When the last version came that others, now gone, may have come before."""
+    [[at_us]] = db.execute(
+        f"SELECT max(epoch_us({COMMITTED_AT})) FROM history WHERE {VERSION} < {kept.whole_from() or 0}"
+    ).fetchall()
+    return datetime.fromtimestamp((at_us or 0) / 1e6, UTC)
 
 
 def _start(db: duckdb.DuckDBPyConnection, since: datetime, versions_max: int) -> datetime:
@@ -61,7 +69,7 @@ def _query(shape: ViewShape) -> str:
     is_news = f"{COMMITTED_AT} >= $since AND {COMMITTED_AT} IS DISTINCT FROM {built}"
     following = f"lead({COMMITTED_AT}) OVER (PARTITION BY {keys} ORDER BY {VERSION})"
     return (
-        f"SELECT {columns}, {GONE}, coalesce({is_news}, false) AS is_news"
+        f"SELECT {columns}, {GONE}, coalesce({is_news}, false) AS is_news, {COMMITTED_AT}"
         f" FROM (SELECT *, {following} AS next_at FROM history SEMI JOIN ({recent}) USING ({keys}))"
         f" WHERE {COMMITTED_AT} >= $since OR next_at >= $since ORDER BY {keys}, {VERSION}"
     )
@@ -73,7 +81,7 @@ def _versions(shape: ViewShape, found: pa.Table) -> Iterator[Version]:
     fields = [Field(column.field.name, column.stored) for column in layout.columns]
     rows = json_rows(fields, found.select([column.name for column in layout.columns]).rename_columns(names)).to_pylist()
     keys = zip(*(found[column.name].to_pylist() for column in layout.key_columns), strict=True)
-    marks = zip(found[GONE].to_pylist(), found["is_news"].to_pylist(), strict=True)
-    for key, row, (is_gone, is_news) in zip(keys, rows, marks, strict=True):
+    marks = zip(*(found[name].to_pylist() for name in (GONE, "is_news", COMMITTED_AT)), strict=True)
+    for key, row, (is_gone, is_news, at) in zip(keys, rows, marks, strict=True):
         text = row if isinstance(row, bytes) else str(row).encode()
-        yield Version(key, None if is_gone else text, is_news)
+        yield Version(key, None if is_gone else text, is_news, at)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from cdc.errors import StateError
 from cdc.findings import Finding
 from cdc.gaps import Gaps
+from headwater.feeding import unfed_findings
+from headwater.sweep_file import SweepFile, SweptView
 from headwater.units import duration_text
 from headwater.views.verify_history import VIEW, VerifyHistory, Wrong
 from views.maintain.registry import STALE_S, Epochs, Registry, ViewState, Wanted
@@ -26,8 +30,9 @@ class ViewLine:
     state: str
     reason: str = ""
     group: str = ""
+    """That readers are served from, as is what follows but for the progress."""
     progress: float | None = None
-    """While it is being built: the share of the log that it has read."""
+    """While it is being built: the share of the log that the one which is built has read."""
     lsn: str = ""
     behind_s: float | None = None
     """Since the last commit that it includes."""
@@ -51,6 +56,10 @@ class SinkLine:
     """From there to the place."""
     incomplete: int = 0
     """Keys that open dead letters hold."""
+    next_offset: int = 0
+    """Of the view's topic: up to where it is written."""
+    stale: str = ""
+    """Why readers do not find the view there as it should be."""
 
     @classmethod
     def of(cls, status: SinkStatus) -> SinkLine:
@@ -66,6 +75,8 @@ class SinkLine:
             round((mark.published_at_us - (mark.committed_at_us or 0)) / 1000, 1) if is_timed and mark else None,
             round(max(0, status.applied_at_us - mark.published_at_us) / 1000, 1) if is_timed and mark else None,
             status.incomplete,
+            status.next_offset,
+            status.stale,
         )
 
 
@@ -82,6 +93,21 @@ class WrongLine:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertsLine:
+    """What the last sweep of a view's saved searches found."""
+
+    view: str
+    missed: int
+    wrong: int
+    example: str
+    broken: int
+    broken_example: str
+    swept_at_us: int
+    lacks: str = ""
+    """Of changes of which time nobody may have been told."""
+
+
+@dataclass(frozen=True, slots=True)
 class ViewsStatus:
     running: bool
     views: tuple[ViewLine, ...] = ()
@@ -89,6 +115,7 @@ class ViewsStatus:
     memory_mb: dict[str, float] | None = None
     sinks: tuple[SinkLine, ...] = ()
     wrong: tuple[WrongLine, ...] = ()
+    alerts: tuple[AlertsLine, ...] = ()
 
     @property
     def live(self) -> int:
@@ -108,19 +135,19 @@ def look(folder: Path, now_s: float | None = None, gaps: Gaps | None = None) -> 
     lines = []
     for name in sorted(wanted.views):
         known = state.views.get(name)
-        group = state.groups.get(known.group) if known else None
+        group = state.groups.get(known.read_from) if known else None
         if known is None or group is None:
-            waiting = ViewLine(name, ViewState.WAITING.value, known.reason if known else "", stale=stale.get(name))
+            waiting = ViewLine(name, ViewState.WAITING.value, known.told if known else "", stale=stale.get(name))
             lines.append(waiting)
             continue
-        committed = group.committed_at_us
+        built, committed = state.groups.get(known.group), group.committed_at_us
         lines.append(
             ViewLine(
                 name,
                 known.state.value,
-                known.reason,
-                known.group,
-                None if group.is_live else group.offset / max(group.end, 1),
+                known.told,
+                known.read_from,
+                None if built is None or built.is_live else built.offset / max(built.end, 1),
                 group.lsn,
                 None if committed is None else max(0.0, now_s - committed / 1e6),
                 stale.get(name),
@@ -129,8 +156,12 @@ def look(folder: Path, now_s: float | None = None, gaps: Gaps | None = None) -> 
     newest = max((view.applied_at_s for view in wanted.views.values()), default=now_s)
     sinks = sorted(state.sinks, key=lambda status: (status.view, status.sink))
     wrong = tuple(_wrong(VerifyHistory(folder).wrong(), wanted))
-    found = ViewsStatus(running, tuple(lines), state.epochs, state.rss_mb, tuple(map(SinkLine.of, sinks)), wrong)
-    told = _stale_findings(found, now_s)
+    alerts = tuple(_alerts(SweepFile(folder).read(), wanted))
+    sink_lines = tuple(map(SinkLine.of, sinks))
+    found = ViewsStatus(running, tuple(lines), state.epochs, state.rss_mb, sink_lines, wrong, alerts)
+    told = _stale_findings(found, now_s) + list(map(_book_finding, registry.books_aside()))
+    with suppress(StateError):  # who keeps it sets one aside that cannot be read
+        told += unfed_findings(state, registry.book(), now_s) if running else ()
     return found, told + _findings(found, silent_s=now_s - max(state.at_s, newest))
 
 
@@ -141,11 +172,37 @@ def _stale_findings(status: ViewsStatus, now_s: float) -> list[Finding]:
             "fail" if view.stale.is_gap else "warn",
             f"view {view.name}",
             f"is stale since {duration_text(max(0.0, now_s - view.stale.since_s))}: {view.stale.reason}",
-            "headwater recover" if view.stale.is_gap else f"headwater views {view.name}",
+            _mended_by(view, is_gap=view.stale.is_gap),
         )
         for view in status.views
         if view.stale is not None and (view.stale.is_gap or view.state != ViewState.PAUSED)
     ]
+
+
+def _book_finding(aside: Path) -> Finding:
+    """Until somebody has looked, and removed it."""
+    detail = (
+        f"could not be read, and is {aside}: rebuilds under way are forgotten, generations that nobody read are gone"
+    )
+    return Finding("warn", "book", detail, "headwater generations, then remove that file")
+
+
+def _mended_by(view: ViewLine, *, is_gap: bool) -> str:
+    if is_gap:
+        return "headwater recover"
+    return f"headwater {'resume' if view.state == ViewState.HELD else 'views'} {view.name}"
+
+
+def _sink_finding(sink: SinkLine) -> Finding | None:
+    """What readers of a place do not find there, and what nobody writes there."""
+    name = f"{sink.sink} of {sink.view}"
+    if sink.state == LaneState.PAUSED:
+        return Finding("warn", name, f"is {sink.reason}", f"headwater resume {sink.view} --sink {sink.sink}")
+    if sink.state in (LaneState.DOWN, LaneState.FAILED):
+        return Finding("warn", name, f"is {sink.state}: {sink.reason}", f"headwater views {sink.view}")
+    if sink.stale:
+        return Finding("warn", name, f"is stale: {sink.stale}", f"headwater views {sink.view}")
+    return None
 
 
 def _wrong(known: Wrong, wanted: Wanted) -> Iterator[WrongLine]:
@@ -153,6 +210,26 @@ def _wrong(known: Wrong, wanted: Wanted) -> Iterator[WrongLine]:
         for place, keys in sorted(places.items()) if view in wanted.views else ():
             key, oldest = min(keys.items(), key=lambda pair: pair[1].since_us)
             yield WrongLine(view, place, len(keys), key, oldest.since_us)
+
+
+def _alerts(known: Mapping[str, SweptView], wanted: Wanted) -> Iterator[AlertsLine]:
+    for view, each in sorted(known.items()):
+        if view in wanted.views:
+            counts = each.missed, each.wrong, each.example, len(each.broken), each.broken_example
+            yield AlertsLine(view, *counts, each.at_us, each.lacks)
+
+
+def _alerts_findings(found: AlertsLine) -> Iterator[Finding]:
+    if found.missed or found.wrong:
+        detail = f"are not what they should be: {found.missed:,} missed, {found.wrong:,} wrong, such as {found.example}"
+        yield Finding("warn", f"alerts of {found.view}", detail, f"headwater alerts sweep {found.view}")
+    if found.lacks:
+        detail = f"stood still: of what changed {found.lacks} some may never be told"
+        yield Finding("warn", f"alerts of {found.view}", detail, f"headwater views {found.view}")
+    if found.broken:
+        searches = "1 saved search tells" if found.broken == 1 else f"{found.broken:,} saved searches tell"
+        detail = f"{searches} nothing any more, such as {found.broken_example}"
+        yield Finding("warn", f"alerts of {found.view}", detail, "headwater alerts list")
 
 
 def _wrong_finding(found: WrongLine) -> Finding:
@@ -171,13 +248,7 @@ def _findings(status: ViewsStatus, silent_s: float) -> list[Finding]:
         for view in status.views
         if view.state == ViewState.PAUSED
     ]
-    found += [
-        Finding(
-            "warn", f"{sink.sink} of {sink.view}", f"is {sink.state}: {sink.reason}", f"headwater views {sink.view}"
-        )
-        for sink in status.sinks
-        if sink.state in (LaneState.DOWN, LaneState.FAILED)
-    ]
+    found += [told for sink in status.sinks if (told := _sink_finding(sink)) is not None]
     found += [
         Finding(
             "warn", f"{sink.sink} of {sink.view}", f"incomplete: {sink.incomplete:,} keys", "headwater deadletters list"
@@ -186,6 +257,7 @@ def _findings(status: ViewsStatus, silent_s: float) -> list[Finding]:
         if sink.incomplete
     ]
     found += map(_wrong_finding, status.wrong)
+    found += (finding for line in status.alerts for finding in _alerts_findings(line))
     if status.views and not status.running:
         level = "fail" if silent_s > STARTING_S else "warn"
         detail = "are not being kept" if level == "fail" else "are starting"

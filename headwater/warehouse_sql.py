@@ -25,7 +25,9 @@ from deltalake import DeltaTable
 from cdc.archive_delta import DeltaFolder
 from cdc.errors import ConfigurationError, HeadwaterError, ViewError
 from cdc.position import Lsn, Position
-from views.sinks.warehouse import CURRENT, HISTORY, KEY_PROPERTY, Note, live_generation, named_in, view_folder
+from views.sinks.warehouse import KEY_PROPERTY
+from views.sinks.warehouse_folders import CURRENT, HISTORY, live_generation, named_in, view_folder
+from views.sinks.warehouse_notes import Note
 from views.sinks.warehouse_types import COMMITTED_AT, GONE, LSN, POSITION, VERSION, decoded_name
 
 AsOf: TypeAlias = datetime | Lsn | Position
@@ -61,6 +63,16 @@ class KeptView:
         if found is None:
             raise ViewError(f"the warehouse has lost {self.name}", detail=f"in {self.folder}", hint="headwater status")
         return found
+
+    def note(self, kind: str) -> Note | None:
+        """What the table says of itself; None if somebody else has written to it, or nobody yet."""
+        commit = DeltaFolder(self.folder / kind).last()
+        return None if commit is None else msgspec.json.decode(commit.note, type=Note)
+
+    def whole_from(self) -> int | None:
+        """From which version on its history has every one; None if nobody knows."""
+        note = self.note(HISTORY)
+        return None if note is None else note.is_whole_from
 
 
 def run_sql(folder: str | Path, source: str, text: str, as_of: AsOf | str | None = None) -> pa.Table:
@@ -146,6 +158,8 @@ def _define(db: duckdb.DuckDBPyConnection, view: KeptView, as_of: AsOf | None) -
     history = view.table(HISTORY)
     _require_reached(view, as_of)
     until = None if as_of is None else version_at(view.name, steps(history), as_of)
+    if until is not None:
+        _require_whole(view, until, as_of)
     key = msgspec.json.decode(history.metadata().configuration[KEY_PROPERTY], type=list[str])
     columns = [name for name in (field.name for field in history.schema().fields) if not _is_own(name)]
     db.register(f"{view.name} in files, all", history.to_pyarrow_dataset())
@@ -159,16 +173,28 @@ def _define(db: duckdb.DuckDBPyConnection, view: KeptView, as_of: AsOf | None) -
 
 def _require_reached(view: KeptView, as_of: AsOf | None) -> None:
     """An instant that is still to come is as good as now; a commit that is not here yet is not."""
-    commit = DeltaFolder(view.folder / CURRENT).last()
-    if commit is None or as_of is None or isinstance(as_of, datetime):
+    note = view.note(CURRENT)
+    if note is None or as_of is None or isinstance(as_of, datetime):
         return
-    mark = msgspec.json.decode(commit.note, type=Note).mark
-    lsn, position = Lsn.parse(mark.lsn), Position(mark.era, mark.offset)
+    lsn, position = Lsn.parse(note.mark.lsn), Position(note.mark.era, note.mark.offset)
     if as_of > lsn if isinstance(as_of, Lsn) else as_of > position:
         raise ViewError(
             f"the warehouse does not include {as_of} yet",
             detail=f"{view.name} is at {lsn}, {position}",
             hint="headwater status",
+        )
+
+
+def _require_whole(view: KeptView, until: int, as_of: AsOf | None) -> None:
+    """Of what lies before it some versions were never seen: rows would be missing, or too new."""
+    whole_from = view.whole_from()
+    if whole_from is None or until + 1 < whole_from:
+        raise ViewError(
+            f"the history of {view.name} is not whole at {as_of}",
+            detail="the view's topic had let versions go when the warehouse was filled from it"
+            if whole_from is not None
+            else "somebody else has written to it",
+            hint=f'headwater sql "select min(valid_from) from {view.name}{SUFFIX} where _version >= {whole_from or 0}"',
         )
 
 

@@ -5,8 +5,7 @@ An event's id is the notification's sequence: who comes back with Last-Event-ID 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Request
@@ -15,19 +14,19 @@ from fastapi.responses import StreamingResponse
 from alerts.channels.feed import TooManyListeners
 from cdc.errors import ConfigurationError
 from headwater.api.problems import TooMany
+from headwater.api.streams import begun
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from alerts.channels.feed import FeedHub
 
 OwnerOf = Callable[[Request], Awaitable[str]]
 """Who asks; raises when they may not."""
+Admits = Callable[[Request], Awaitable[bool]]
+"""Whether who asked still may."""
 SEQUENCE_DIGITS_MAX: Final = 18
-_HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-def router(hub: FeedHub, owner_of: OwnerOf) -> APIRouter:
+def router(hub: FeedHub, owner_of: OwnerOf, admits: Admits) -> APIRouter:
     routes = APIRouter(prefix="/v1/alerts", tags=["alerts"])
 
     @routes.get("/feed")
@@ -40,10 +39,9 @@ def router(hub: FeedHub, owner_of: OwnerOf) -> APIRouter:
         owner = await owner_of(request)
         events = hub.events(owner, sequence_of(last_event_id or after))
         try:
-            first = await anext(events)
+            return await begun(events, lambda: admits(request))
         except TooManyListeners:
             raise TooMany("too many feeds are open", hint="close one") from None
-        return StreamingResponse(_chained(first, events), media_type="text/event-stream", headers=_HEADERS)
 
     return routes
 
@@ -52,11 +50,3 @@ def sequence_of(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= SEQUENCE_DIGITS_MAX):
         raise ConfigurationError("not the id of an event", detail="it is a number", hint="leave it out for all of them")
     return int(text)
-
-
-async def _chained(first: bytes, events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """Closes the feed when the client is gone."""
-    async with aclosing(events):
-        yield first
-        async for event in events:
-            yield event

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from headwater.saved_searches import told_explanation, told_news
+from headwater.saved_searches import names_target, told_explanation, told_news, told_trial
 
 if TYPE_CHECKING:
     from headwater.api.reading import Reading
@@ -52,14 +52,19 @@ def _add_questions(routes: APIRouter, reading: Reading) -> None:
     async def preview(request: Request, wish: Wished, days: Days = PREVIEW_DAYS) -> Response:
         """How many rows match now, and what would have been told in the last days. Saves nothing."""
         await reading.admit_owner(request)
-        return _answered(await asyncio.to_thread(searches.preview, wish, days))
+        return _answered(await reading.slow.ask(lambda: searches.preview(wish, days)))
+
+    @routes.post("/preview/{key:path}")
+    async def try_out(request: Request, wish: Wished, key: str) -> Response:
+        """Why a row matches now or does not, clause by clause. Saves nothing."""
+        await reading.admit_owner(request)
+        return _answered(told_trial(await reading.slow.ask(lambda: searches.try_out(wish, key))))
 
     @routes.get("/{id_}/explain/{key:path}")
     async def explain(request: Request, id_: int, key: str) -> Response:
         """Why a row matches a saved search now or does not, clause by clause, and what was told of it."""
         owner = await reading.admit_owner(request)
-        words = key.split(",") if "," in key else [key]
-        found = await asyncio.to_thread(searches.explain, owner, id_, words)
+        found = await reading.slow.ask(lambda: searches.explain(owner, id_, key))
         return _answered(told_explanation(found))
 
 
@@ -70,7 +75,7 @@ def _add_searches(routes: APIRouter, reading: Reading) -> None:
     async def listed(request: Request) -> Response:
         """The owner's saved searches."""
         owner = await reading.admit_owner(request)
-        found = await asyncio.to_thread(lambda: [searches.told(search) for search in searches.listed(owner)])
+        found = await asyncio.to_thread(lambda: searches.all_told(searches.listed(owner)))
         return _answered({"owner": owner, "alerts": found})
 
     @routes.post("", status_code=CREATED)
@@ -78,19 +83,19 @@ def _add_searches(routes: APIRouter, reading: Reading) -> None:
         """Saves a search: it tells of what is committed from now on. A webhook's signing secret is in the answer."""
         owner = await reading.admit_owner(request)
         made = await asyncio.to_thread(searches.create, owner, wish)
-        secrets = await asyncio.to_thread(searches.secrets, made)
-        return _answered({**searches.told(made), **({"secret": secrets[0]} if secrets else {})}, CREATED)
+        return _answered(await asyncio.to_thread(searches.told_with_secret, made), CREATED)
 
     @routes.get("/{id_}")
     async def read(request: Request, id_: int) -> Response:
         owner = await reading.admit_owner(request)
-        return _answered(searches.told(await asyncio.to_thread(searches.read, owner, id_)))
+        return _answered(await asyncio.to_thread(lambda: searches.told(searches.read(owner, id_))))
 
     @routes.patch("/{id_}")
     async def update(request: Request, id_: int, wish: Wished) -> Response:
-        """Changes what is named; `paused` stops it and lets it go on."""
+        """Changes what is named; `paused` stops it and lets it go on. Another webhook comes with its secret."""
         owner = await reading.admit_owner(request)
-        return _answered(searches.told(await asyncio.to_thread(searches.update, owner, id_, wish)))
+        made = await asyncio.to_thread(searches.update, owner, id_, wish)
+        return _answered(await asyncio.to_thread(searches.told_with_secret, made, is_shown=names_target(wish)))
 
     @routes.post("/{id_}/secret")
     async def rotate(request: Request, id_: int) -> Response:

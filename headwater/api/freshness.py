@@ -8,7 +8,6 @@ asks Postgres for a commit of its own (`nudge`).
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -23,8 +22,9 @@ from cdc.errors import HeadwaterError, LogError
 from cdc.position import Lsn, Position
 from cdc.reader import tail
 from cdc.topics import find_state
+from headwater.api.waiters import Waiters
 from headwater.events_log import get_log
-from views.maintain.staleness import Stale
+from views.maintain.staleness import Stale, stale_sink
 from views.sinks.board import board_topic
 from views.sinks.lane import SinkStatus
 
@@ -52,12 +52,12 @@ class Freshness:
     incomplete: int = 0
     """Keys of which the place refused the newest row: dead letters are open."""
     stale: str | None = None
-    """Why the view is not what it should be; null while it is."""
+    """Why the view, or this place of it, is not what it should be; null while it is."""
     stale_since: str | None = None
 
     @classmethod
     def of(cls, status: SinkStatus, stale: Stale | None = None) -> Freshness:
-        mark = status.mark
+        mark, stale = status.mark, stale or stale_sink(status)
         at_us = mark.committed_at_us if mark else None
         return cls(
             str(Position(mark.era, mark.offset)) if mark else "",
@@ -98,8 +98,7 @@ class Board:
         self._kafka, self._source, self._nudge = kafka, source, nudge
         self._known: dict[tuple[str, str], SinkStatus] = {}
         self._fresh: dict[tuple[str, str], tuple[SinkStatus, Stale | None, Freshness]] = {}
-        self._changed = threading.Condition()
-        self._waiting = 0
+        self._waiters = Waiters()
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._follow, name="board", daemon=True),
@@ -112,8 +111,7 @@ class Board:
 
     def stop(self) -> None:
         self._stopping.set()
-        with self._changed:
-            self._changed.notify_all()
+        self._waiters.close()
 
     def status(self, view: str, sink: str) -> SinkStatus | None:
         return self._known.get((view, sink))
@@ -133,24 +131,7 @@ class Board:
 
     async def includes(self, view: str, sink: str, lsn: Lsn, timeout_s: float) -> bool:
         """Waits until the sink includes everything committed before the LSN; False when it does not in time."""
-        if self._has(view, sink, lsn):
-            return True
-        return await asyncio.to_thread(self.wait, view, sink, lsn, timeout_s)
-
-    def wait(self, view: str, sink: str, lsn: Lsn, timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
-        with self._changed:
-            self._waiting += 1
-            self._changed.notify_all()
-            try:
-                while not self._has(view, sink, lsn):
-                    left_s = deadline - time.monotonic()
-                    if left_s <= 0 or self._stopping.is_set():
-                        return False
-                    self._changed.wait(left_s)
-                return True
-            finally:
-                self._waiting -= 1
+        return self._has(view, sink, lsn) or await self._waiters.until(lambda: self._has(view, sink, lsn), timeout_s)
 
     def _has(self, view: str, sink: str, lsn: Lsn) -> bool:
         status = self._known.get((view, sink))
@@ -159,10 +140,8 @@ class Board:
     def _nudging(self) -> None:
         """A commit after what somebody waits for, so that the wait is as long as the way and not as the heartbeat."""
         while not self._stopping.is_set():
-            with self._changed:
-                if not self._waiting:
-                    self._changed.wait(LISTEN_S)
-                    continue
+            if not self._waiters.somebody.wait(LISTEN_S):
+                continue
             try:
                 self._nudge()
             except HeadwaterError:
@@ -195,10 +174,9 @@ class Board:
         for chunk in tail(self._kafka, topic, place.offset, LISTEN_S):
             if chunk:
                 place = place._replace(offset=chunk[-1].offset + 1)
-                with self._changed:
-                    for raw in chunk:
-                        self._note(raw.key, raw.value)
-                    self._changed.notify_all()
+                for raw in chunk:
+                    self._note(raw.key, raw.value)
+                self._waiters.wake()
             if self._stopping.is_set() or time.monotonic() > until:
                 break
         return place

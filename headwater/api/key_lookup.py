@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from cdc.errors import HeadwaterError
 from headwater.api.included import WAIT_MS, included
 from headwater.api.problems import NotFound, answer
-from headwater.views.key_text import named_values
+from headwater.views.key_text import named_values, words_of
 
 if TYPE_CHECKING:
     from headwater.api.reading import Reading
@@ -37,12 +37,12 @@ async def one_row(reading: Reading, request: Request, asked: Asked, token: str |
     await reading.admit(request, "read")
     view, key = asked
     store = reading.shapes.store(view)
-    words = [key] if len(store.key) == 1 and not key.startswith(f"{store.key[0]}=") else key.split(",")
-    encoded = reading.shapes.key(view, named_values(store, words))
+    encoded = reading.shapes.key(view, named_values(store, words_of(store, key)))
     fresh = await included(reading, view, CACHE, token, wait_ms)
     [row] = await reading.cache.rows(reading.source.name, view, [encoded])
     if row is None:
-        raise NotFound(f"no row of {view} has the key {encoded.decode()}", detail=f"as of commit {fresh.lsn}")
+        stale = f"; the {CACHE} is stale: {fresh.stale}" if fresh.stale else ""
+        raise NotFound(f"no row of {view} has the key {encoded.decode()}", detail=f"as of commit {fresh.lsn}{stale}")
     return answered({"view": view, "row": msgspec.Raw(row), "freshness": fresh}, fresh.headers())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from cdc.addresses import PostgresAddress
-from cdc.errors import SourceError
+from cdc.errors import SourceError, SourceUnavailable
 from cdc.postgres import connect
 
 
@@ -24,4 +24,5 @@ class Nudge:
             self._conn.execute("select headwater.tick_canary()")
         except psycopg.Error as error:
             self._conn = None
-            raise SourceError("no commit could be made", detail=str(error).strip(), hint="headwater doctor") from error
+            kind = SourceUnavailable if isinstance(error, psycopg.OperationalError) else SourceError
+            raise kind("no commit could be made", detail=str(error).strip(), hint="headwater doctor") from error

@@ -19,6 +19,14 @@ OWNER_CHARACTERS_MAX: Final = 200
 _MANY: Final = "*"
 
 
+def header_text(given: str, name: str) -> str:
+    """As it was meant: frameworks read headers as Latin-1, clients write them in UTF-8, as they do bodies."""
+    try:
+        return given.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{name} cannot be read", hint="write it in UTF-8") from None
+
+
 def owner_for(key: ApiKey | None, asked: str) -> str:
     """Raises Forbidden for somebody else's owner, and ConfigurationError where one has to be named."""
     if len(asked) > OWNER_CHARACTERS_MAX or not asked.isprintable() or _MANY in asked:

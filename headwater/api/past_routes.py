@@ -1,4 +1,4 @@
-"""`/v1/views/…/diff`, `/v1/views/…/KEY/story`, `/v1/verify/history`: looking back over HTTP.
+"""`/v1/views/…/at`, `/v1/views/…/diff`, `/v1/views/…/KEY/story`, `/v1/verify/history`: looking back over HTTP.
 
 What caused a change is in tables that a view may hide from its readers, so it takes the scope admin; the versions of a
 row take read, as the row does. They read much for one answer: only a few at a time.
@@ -15,8 +15,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from headwater.api.key_lookup import answered
 from headwater.api.problems import TooMany
-from headwater.views.past import EXAMPLES, NOW, diff
-from headwater.views.past_objects import diff_object, story_object
+from headwater.views.past import EXAMPLES, NOW, ROWS_MAX, diff, view_at
+from headwater.views.past_objects import diff_object, rows_object, story_object
 from headwater.views.place import Place
 from headwater.views.story import VERSIONS_MAX, story
 from headwater.views.verify_objects import run_object, wrong_objects
@@ -28,22 +28,44 @@ if TYPE_CHECKING:
 
 AT_ONCE_MAX: Final = 2
 EXAMPLES_MAX: Final = 100
+ROWS: Final = 100
+KEYS_MAX: Final = 200_000
+"""Of a view without a warehouse, in the memory of who serves: less than a verb of its own may have."""
 RUNS_MAX: Final = 1_000
 POINT: Final = "An instant, an LSN, a position ERA:OFFSET, or now."
 
 T = TypeVar("T")
 
 
+class _Few:
+    """So many at a time look back."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(AT_ONCE_MAX)
+
+    async def __call__(self, look: Callable[[], T]) -> T:
+        if self._places.locked():
+            raise TooMany(f"{AT_ONCE_MAX} look back already", hint="ask again in a moment")
+        async with self._places:
+            return await asyncio.to_thread(look)
+
+
 def router(reading: Reading) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["past"])
     place = Place(reading.deployment, Registry(reading.deployment.settings.views_state), Path())
-    places = asyncio.Semaphore(AT_ONCE_MAX)
+    looked = _Few()
 
-    async def looked(look: Callable[[], T]) -> T:
-        if places.locked():
-            raise TooMany(f"{AT_ONCE_MAX} look back already", hint="ask again in a moment")
-        async with places:
-            return await asyncio.to_thread(look)
+    @routes.get("/views/{view}/at")
+    async def rows_at(
+        request: Request,
+        view: str,
+        at: Annotated[str, Query(description=POINT)],
+        limit: Annotated[int, Query(ge=1, le=ROWS_MAX, description="The first rows by key.")] = ROWS,
+    ) -> Response:
+        """The rows of a view as they were."""
+        await reading.admit(request, "read")
+        reading.shapes.store(view)  # 404 for a view that is not there
+        return answered(rows_object(await looked(lambda: view_at(place, view, at, limit, KEYS_MAX))), {})
 
     @routes.get("/views/{view}/diff")
     async def differences(

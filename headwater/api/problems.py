@@ -9,8 +9,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from alerts.channels.channel import TargetRefused
-from alerts.refusals import NoSuchSearch, QueryTooBroad, TooManySearches
-from cdc.errors import ConfigurationError, HeadwaterError, SinkUnavailable, ViewError
+from alerts.refusals import NoSuchSearch, NothingIsSent, QueryTooBroad, TooManySearches
+from cdc.errors import ConfigurationError, HeadwaterError, SinkUnavailable, SourceUnavailable, ViewError
 from search.errors import CursorExpired, CursorRefused, QueryRefused
 
 
@@ -24,6 +24,10 @@ class Forbidden(HeadwaterError):
 
 class Unauthorized(HeadwaterError):
     """No key, or none that is known."""
+
+
+class Misdirected(HeadwaterError):
+    """The server was called by a name that is not one of its own."""
 
 
 class TooMany(HeadwaterError):
@@ -40,10 +44,12 @@ _STATUS: Final[tuple[tuple[type[HeadwaterError], int], ...]] = (
     (NotFound, 404),
     (NoSuchSearch, 404),
     (TooManySearches, 409),
+    (NothingIsSent, 409),
     (QueryTooBroad, 400),
     (TargetRefused, 400),
     (Unauthorized, 401),
     (Forbidden, 403),
+    (Misdirected, 421),
     (TooMany, 429),
     (NotYet, 504),
     (ConfigurationError, 400),
@@ -52,6 +58,7 @@ _STATUS: Final[tuple[tuple[type[HeadwaterError], int], ...]] = (
     (CursorRefused, 400),
     (ViewError, 409),
     (SinkUnavailable, 503),
+    (SourceUnavailable, 503),
 )
 
 
@@ -59,14 +66,18 @@ def status_of(error: HeadwaterError) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
-def answer(error: HeadwaterError) -> JSONResponse:
+def headers_of(error: HeadwaterError) -> dict[str, str]:
     headers = {}
-    if isinstance(error, TooMany | SinkUnavailable):
+    if isinstance(error, TooMany | SinkUnavailable | SourceUnavailable):
         headers["Retry-After"] = f"{max(1, round(error.retry_after_s))}"
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
-    told = {"error": error.fact, "detail": error.detail, "hint": error.hint}
-    return JSONResponse(told, status_of(error), headers)
+    return headers
+
+
+def answer(error: HeadwaterError) -> JSONResponse:
+    told = {"error": error.fact, "detail": error.detail, "hint": error.hint, **error.figures}
+    return JSONResponse(told, status_of(error), headers_of(error))
 
 
 def register(app: FastAPI) -> None:

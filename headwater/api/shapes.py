@@ -1,4 +1,7 @@
-"""The views that can be read, with their shapes: from what the maintainer wrote down, planned once for each group."""
+"""The views that can be read, with their shapes: from what the maintainer wrote down, planned once for each group.
+
+A view has the shape of the group that readers are served from, also while another definition of it is built.
+"""
 
 from __future__ import annotations
 
@@ -90,10 +93,10 @@ class Shapes:
 
     def _loaded(self, view: str, state: State) -> Group:
         status = state.views.get(view)
-        if status is None or not status.group:
+        if status is None or not status.read_from:
             raise NotFound(f"no view {view}", hint=nearest(view, self.names()) or "headwater views")
-        folder = self._registry.groups / status.group
-        key = (status.group, _changed_at(folder / FILE))
+        folder = self._registry.groups / status.read_from
+        key = (status.read_from, _changed_at(folder / FILE))
         if key not in self._groups:
             if len(self._groups) >= GROUPS_MAX:
                 self._groups.clear()

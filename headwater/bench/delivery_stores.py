@@ -54,6 +54,9 @@ class Timed:
         if isinstance(verdict, Sent):
             self.sent_at[delivery] = system_clock()
 
+    async def is_open(self, delivery: str) -> bool:
+        return await self.inner.is_open(delivery)
+
     async def release(self, deliveries: Collection[str]) -> None:
         await self.inner.release(deliveries)
 

@@ -36,7 +36,8 @@ from views.maintain.maintainer import Maintainer
 from views.maintain.registry import Registry, Wanted, WantedView
 from views.sinks.cache_keys import CacheKeys
 from views.sinks.lane import LaneState
-from views.sinks.warehouse import CURRENT, WarehouseKind, live_generation, view_folder
+from views.sinks.warehouse import WarehouseKind
+from views.sinks.warehouse_folders import CURRENT, live_generation, view_folder
 
 if TYPE_CHECKING:
     from views.sinks.sink import ViewShape
@@ -130,11 +131,13 @@ def _kept(bench: Bench, capture: Capture) -> Iterator[tuple[ViewShape, Warehouse
 
 
 def _ready(registry: Registry, thread: threading.Thread) -> None:
-    def riding() -> bool:
-        states = [status.state for status in registry.state().sinks]
-        return len(states) > len(SINKS) and all(state is LaneState.RIDING for state in states)
+    until(lambda: is_riding(registry, 1 + len(SINKS)), thread, "the sinks were not filled")
 
-    until(riding, thread, "the sinks were not filled")
+
+def is_riding(registry: Registry, sinks: int = 1) -> bool:
+    """Whether that many sinks at least are kept, and each keeps up."""
+    states = [status.state for status in registry.state().sinks]
+    return len(states) >= sinks and all(state is LaneState.RIDING for state in states)
 
 
 def until(is_so: Callable[[], bool], thread: threading.Thread, otherwise: str, timeout_s: float = READY_S_MAX) -> None:
@@ -206,11 +209,13 @@ def probed(shop: Shop, readers: dict[str, Sees], commits: int) -> dict[str, Late
     return {name: Latencies.of(each) for name, each in timed(shop, readers, commits).items()}
 
 
-def timed(shop: Shop, readers: dict[str, Sees], commits: int) -> dict[str, list[float]]:
-    """By reader, how long each commit took to be seen, in milliseconds."""
+def timed(
+    shop: Shop, readers: dict[str, Sees], commits: int, text_of: Callable[[], str] = lambda: f"probe {time.time_ns()}"
+) -> dict[str, list[float]]:
+    """By reader, how long each commit took to be seen, in milliseconds. Each brings a text that no other has."""
     took: dict[str, list[float]] = {name: [] for name in readers}
     for _ in range(commits):
-        text = f"probe {time.time_ns()}"
+        text = text_of()
         began = time.monotonic()
         shop.conn.execute("update orders set note = %s where id = %s", [text, PROBED])
         middle = (began + time.monotonic()) / 2

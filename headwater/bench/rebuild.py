@@ -26,7 +26,7 @@ from cdc.postgres import connect
 from headwater.bench import conditions
 from headwater.bench.conditions import Machine, Versions
 from headwater.bench.figures import Latencies
-from headwater.bench.freshness import VIEW, probed, search_reader, timed, until
+from headwater.bench.freshness import VIEW, is_riding, probed, search_reader, timed, until
 from headwater.bench.sinks import raw_search
 from headwater.bench.view_workload import CARD, TABLES, Shop, flow
 from headwater.bench.views import Bench, database
@@ -39,7 +39,6 @@ from views.maintain.publisher import view_topic
 from views.maintain.registry import Registry, Wanted, WantedView
 from views.rebuild import Checked, Rebuild, RebuildState, Stage
 from views.sinks.following import ViewTopic
-from views.sinks.lane import LaneState
 from views.sinks.sink import Change, SinkKind
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ def _kept(bench: Bench, capture: Capture) -> Iterator[tuple[Registry, ViewShape]
         thread.start()
         try:
             bench.progress.step("filling the index for the first time")
-            until(lambda: _is_riding(registry), thread, "the index was not filled", OVER_S_MAX)
+            until(lambda: is_riding(registry), thread, "the index was not filled", OVER_S_MAX)
             group = Group.load(registry.groups / registry.state().views[VIEW].group)
             yield registry, group.shape(VIEW, capture.source)
             registry.want(Wanted())
@@ -159,11 +158,6 @@ def _kept(bench: Bench, capture: Capture) -> Iterator[tuple[Registry, ViewShape]
         finally:
             maintainer.stop.set()
             thread.join(60)
-
-
-def _is_riding(registry: Registry) -> bool:
-    states = [status.state for status in registry.state().sinks]
-    return bool(states) and all(state is LaneState.RIDING for state in states)
 
 
 def _asked(registry: Registry, order: Order) -> None:
@@ -219,7 +213,7 @@ def _rolled_back(registry: Registry) -> float:
 
 
 def _rate(rebuild: Rebuild) -> float:
-    return rebuild.total / (rebuild.began[Stage.CATCH_UP] - rebuild.began[Stage.FILL])
+    return rebuild.filled / (rebuild.began[Stage.CATCH_UP] - rebuild.began[Stage.FILL])
 
 
 def _rows(capture: Capture, count: int) -> list[Change]:

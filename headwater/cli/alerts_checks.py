@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.output import JsonOption, line, print_json
+from headwater.cli.source import acting
 
 EXAMPLES = 5
 
@@ -30,7 +31,8 @@ def sweep(
     else:
         for each in found:
             verdict = "right" if each.is_right else f"{len(each.missed)} missed, {len(each.wrong)} wrong"
-            line(f"{each.view}: {verdict}, {each.changes:,} changes, {each.expected:,} events to tell")
+            looked_at = f"{each.changes:,} changes, {each.searches:,} searches, {each.expected:,} events to tell"
+            line(f"{each.view}: {verdict}, {looked_at}")
             for kind, examples in (("missed", each.missed), ("wrong", each.wrong)):
                 for told in examples[:EXAMPLES]:
                     line((f"  {kind}: search {told.subscription_id}, {told.key} {told.event}", "red"))
@@ -48,7 +50,8 @@ def send_test(
     from headwater.cli.alerts import open_searches
 
     searches = open_searches()
-    delivery = searches.test(searches.owner_of(id_), id_)
+    with acting("alerts test", id=id_):
+        delivery = searches.test(searches.owner_of(id_), id_)
     if as_json:
         print_json({"delivery": delivery})
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.output import JsonOption, console, line, print_json, table
+from headwater.cli.output import JsonOption, ask, console, line, print_json, table
 from headwater.cli.plan import EXIT_REFUSED, FolderArgument, OnlyOption, made, plan_object, print_plan
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def apply(
     if plan.is_refused:
         line(("nothing was applied: ", "bold red"), "some views are refused", stderr=True)
         raise typer.Exit(EXIT_REFUSED)
-    drop = _asked_to_drop(plan, drop=drop, yes=yes)
+    drop = _asked_to_drop(plan, drop=drop, yes=yes, as_json=as_json)
     if not plan.pending and not drop:
         return
     from cdc.postgres import connect
@@ -107,7 +107,7 @@ def _acts(plan: ViewsPlan, *, drop: bool) -> dict[str, Any]:
     return {"views": [change.name for change in plan.pending], "dropped": dropped}
 
 
-def _asked_to_drop(plan: ViewsPlan, *, drop: bool, yes: bool) -> bool:
+def _asked_to_drop(plan: ViewsPlan, *, drop: bool, yes: bool, as_json: bool) -> bool:
     from headwater.views.plan_views import Action
 
     names = [change.name for change in plan.having(Action.DROPPED)]
@@ -116,8 +116,7 @@ def _asked_to_drop(plan: ViewsPlan, *, drop: bool, yes: bool) -> bool:
     if not drop:
         line(f"kept though no file declares it: {', '.join(names)}; headwater apply --drop drops it", stderr=True)
         return False
-    if not yes:
-        typer.confirm(f"drop {', '.join(names)} with its rows and its topic?", abort=True)
+    ask(f"drop {', '.join(names)} with its rows and its topic?", yes=yes, as_json=as_json)
     return True
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from headwater.cli.bench_output import Told, print_capture, print_machine, print_views
 from headwater.cli.output import JsonOption, console, line, print_json, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from rich.console import Console
 
     from headwater.bench.conditions import Machine
-    from headwater.bench.progress import Advance
     from headwater.deployment import Deployment
 
 RowsOption = Annotated[int, typer.Option("--rows", metavar="N", min=1, help="Rows of a backlog.")]
@@ -51,7 +49,7 @@ def capture(
     if as_json:
         print_json(plain(found))
         return
-    _print_capture(found)
+    print_capture(found)
 
 
 def views(
@@ -75,7 +73,7 @@ def views(
     if as_json:
         print_json(plain(found))
         return
-    _print_views(found)
+    print_views(found)
 
 
 def freshness(
@@ -107,7 +105,7 @@ def freshness(
         for rate in found[sink]
     ]
     table(("commit to sink, ms", "changes/s", *names), lines)
-    _print_machine(found["conditions"].machine)
+    print_machine(found["conditions"].machine)
 
 
 def rebuild(
@@ -130,7 +128,36 @@ def rebuild(
         return
     names = [name for name, value in found.items() if isinstance(value, int | float)]
     table(("figure", "value"), [(name, f"{found[name]:,g}") for name in names])
-    _print_machine(found["conditions"].machine)
+    print_machine(found["conditions"].machine)
+
+
+def news(
+    rows: Annotated[int, typer.Option("--rows", min=1_000, help="Orders in the database.")] = 20_000,
+    searches: Annotated[int, typer.Option("--searches", min=0, help="Saved searches beside the timed ones.")] = 10_000,
+    commits: CommitsOption = 100,
+    rates: Annotated[str, typer.Option("--rates", help="Changes a second meanwhile, separated by commas.")] = "0,200",
+    here: HereOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """From a commit to its news: in the inbox, and by a webhook; also of a search that was saved just before it."""
+    from headwater.bench import news as bench
+    from headwater.bench.views import Bench
+    from headwater.plain import plain
+
+    plan = bench.NewsPlan(rows, searches, commits, tuple(int(rate) for rate in rates.split(",")))
+    with _measuring(here=here, quiet=as_json) as (deployment, spark, machine, progress):
+        found = bench.run(Bench(deployment, spark, machine, progress), plan)
+    if as_json:
+        print_json(plain(found))
+        return
+    names = ("min", "p50", "p90", "p99", "max")
+    lines = [
+        (what, rate, *(f"{each[f'{name}_ms']:,.0f}" for name in names))
+        for what in ("inbox", "webhook", "saved_to_told")
+        for rate, each in found[what].items()
+    ]
+    table(("ms", "changes/s", *names), lines)
+    print_machine(found["conditions"].machine)
 
 
 def sinks(
@@ -145,7 +172,7 @@ def sinks(
     from headwater.plain import plain
     from headwater.settings import load
 
-    settings, progress = load(), _Told(console(stderr=True), quiet=as_json)
+    settings, progress = load(), Told(console(stderr=True), quiet=as_json)
     with _ended_in_order(), (place.here if here else place.own_stack)(settings, progress, place.SINKS) as deployment:
         machine = conditions.machine(conditions.own_processes(deployment), settings.stack.java)
         found = bench.run(deployment, machine, progress, bench.SinksPlan(rows, rounds))
@@ -155,7 +182,7 @@ def sinks(
     machine, figures = found.pop("conditions").machine, ("rows_per_s", "raw_rows_per_s", "ratio")
     lines = [(name, *(f"{each[figure]:,}" for figure in figures)) for name, each in found.items()]
     table(("sink", "rows/s", "raw rows/s", "ratio"), lines)
-    _print_machine(machine)
+    print_machine(machine)
 
 
 def reads(
@@ -188,7 +215,7 @@ def reads(
     names = ("min", "p50", "p90", "p99", "max")
     table(("key lookup, ms", *names), [(f"{rate}/s", *(f"{found[f'{name}_ms']:.1f}" for name in names))])
     line(f"{found['samples']:,} rows answered, {found['missing']} gone meanwhile, {found['failed']} failed")
-    _print_machine(found["conditions"].machine)
+    print_machine(found["conditions"].machine)
 
 
 def delivery(
@@ -215,7 +242,7 @@ def delivery(
         raise typer.BadParameter("some endpoint must be healthy", param_hint="--hanging")
     if store not in ("memory", "postgres"):
         raise typer.BadParameter("memory or postgres", param_hint="--store")
-    settings, progress = load(), _Told(console(stderr=True), quiet=as_json)
+    settings, progress = load(), Told(console(stderr=True), quiet=as_json)
     plan = bench.DeliveryPlan(rate, seconds, endpoints, hanging, backlog, waiting)
     with _ended_in_order(), database(store, settings, progress) as postgres:
         machine = conditions.machine((), settings.stack.java)
@@ -227,7 +254,7 @@ def delivery(
     lines = [(f"{found['webhooks_per_s']:,}/s", *(f"{found[f'{name}_ms']:.1f}" for name in names))]
     table(("due to delivered, ms", *names), lines)
     line(f"a backlog: {found['backlog_webhooks_per_s']:,}/s; {hanging} of {endpoints} endpoints hang")
-    _print_machine(found["conditions"].machine)
+    print_machine(found["conditions"].machine)
 
 
 def alerts(
@@ -252,7 +279,7 @@ def alerts(
 
     plan = bench.AlertsPlan(numbers(sizes), events, numbers(lucene), lucene_events)
     machine = conditions.machine([], load().stack.java)
-    found = bench.run(machine, _Told(console(stderr=True), quiet=as_json), plan)
+    found = bench.run(machine, Told(console(stderr=True), quiet=as_json), plan)
     if as_json:
         print_json(plain(found))
         return
@@ -264,10 +291,20 @@ def alerts(
     ]
     table(("workload", "subscriptions", *names, "x Lucene Monitor"), lines)
     line(found["conditions"].lucene)
-    _print_machine(machine)
+    print_machine(machine)
 
 
-BENCHES: Final[tuple[Callable[..., None], ...]] = (capture, views, freshness, sinks, reads, rebuild, alerts, delivery)
+BENCHES: Final[tuple[Callable[..., None], ...]] = (
+    capture,
+    views,
+    freshness,
+    sinks,
+    reads,
+    rebuild,
+    alerts,
+    delivery,
+    news,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -277,92 +314,16 @@ def register(app: typer.Typer) -> None:
     app.add_typer(verbs, name="bench")
 
 
-_CAPTURE_RATES: Final = (
-    ("log", "commit to log: a backlog through Debezium"),
-    ("raw_slot", "the limit: the same slot, only counted"),
-    ("raw_slot_peek", "the same, counted inside Postgres"),
-    ("spark", "log to Spark"),
-    ("end_to_end", "commit to Spark, all at once"),
-    ("end_to_end_write", "the commits' own rate in that"),
-)
-
-
-def _print_capture(found: Mapping[str, Any]) -> None:
-    rows = []
-    for name, meaning in _CAPTURE_RATES:
-        key = f"{name}_rows_per_s"
-        each = "  ".join(f"{one[key]:,.0f}" for one in found["rounds"])
-        rows.append((key, f"{found[key]:,.0f}", each, meaning))
-    table(("rows/s", "median", "rounds", ""), rows)
-    line(f"log / raw slot: {found['log_to_raw_ratio']:.2f}")
-    names = ("min", "p50", "p90", "p99", "max")
-    table(
-        ("one commit to the log", *names),
-        [("ms", *(f"{found[f'commit_to_log_{name}_ms']:.1f}" for name in names))],
-    )
-    under = found["conditions"]
-    machine = under.machine
-    beside = ", ".join(f"{count} {name}" for name, count in machine.servers_beside.items()) or "none"
-    line(f"{machine.cores} cores, load {machine.load_average_1m:g} before, other servers beside: {beside}")
-    line(f"{under.rows:,} rows of {under.row_bytes} bytes, {under.rounds} rounds; all conditions with --json")
-
-
-_VIEW_FIGURES: Final = (
-    ("growth_ratio", "an epoch on the large database against the small one"),
-    ("epoch_small_ms", "an epoch, small database"),
-    ("epoch_large_ms", "an epoch, large database"),
-    ("catch_up_rows_per_s", "a backlog through mirror, join and aggregate"),
-    ("visible_p50_ms", "a single commit to the view's topic, while others flow"),
-    ("visible_p99_ms", "the same, 99 of 100"),
-    ("build_1m_s", "the large database's two-way join, built from the log"),
-    ("full_recompute_s", "the aggregate computed anew by Spark"),
-    ("postgres_refresh_s", "the same by REFRESH MATERIALIZED VIEW"),
-    ("rss_mb", "driver, JVM and workers together, at most"),
-)
-
-
-def _print_views(found: Mapping[str, Any]) -> None:
-    table(("", "figure", ""), [(name, f"{found[name]:,}", meaning) for name, meaning in _VIEW_FIGURES])
-    _print_machine(found["conditions"].machine)
-
-
-def _print_machine(machine: Machine) -> None:
-    beside = ", ".join(f"{count} {name}" for name, count in machine.servers_beside.items()) or "none"
-    line(f"{machine.cores} cores, load {machine.load_average_1m:g} before, other servers beside: {beside}")
-
-
-class _Told:
-    """Progress on standard error: bars on a terminal, lines elsewhere, nothing with --json."""
-
-    def __init__(self, out: Console, *, quiet: bool) -> None:
-        self._out, self._quiet, self._began = out, quiet, time.monotonic()
-
-    def step(self, what: str) -> None:
-        if not self._quiet:
-            self._out.print(f"{time.monotonic() - self._began:6.1f} s  {what}")
-
-    @contextmanager
-    def amount(self, what: str, total: int) -> Iterator[Advance]:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self.step(what)
-        columns = (TextColumn(f"  {what}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        shown = self._out.is_terminal and not self._quiet
-        with Progress(*columns, console=self._out, transient=True, disable=not shown) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda more: bar.advance(task, more)
-
-
 @contextmanager
 def _measuring(
     *, here: bool, quiet: bool, servers: tuple[str, ...] = ()
-) -> Iterator[tuple[Deployment, SparkSession, Machine, _Told]]:
+) -> Iterator[tuple[Deployment, SparkSession, Machine, Told]]:
     """Where a bench runs, Spark, and the machine as it was before."""
     from headwater.bench import conditions, place
     from headwater.settings import load
     from headwater.spark import session
 
-    settings, progress = load(), _Told(console(stderr=True), quiet=quiet)
+    settings, progress = load(), Told(console(stderr=True), quiet=quiet)
     with ExitStack() as closing:
         closing.enter_context(_ended_in_order())
         where = place.here if here else place.own_stack

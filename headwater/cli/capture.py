@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.output import JsonOption, bytes_text, line, print_json, table
+from headwater.cli.output import JsonOption, ask, bytes_text, line, print_json, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,8 +84,7 @@ def restart() -> None:
 
 def reset(yes: YesOption = False) -> None:
     """Begin a new era: a fresh slot and a fresh snapshot. What was derived from the log is built anew."""
-    if not yes:
-        typer.confirm("take a fresh snapshot of all captured tables, and begin a new era?", abort=True)
+    ask("take a fresh snapshot of all captured tables, and begin a new era?", yes=yes)
     with _acting("reset") as capture:
         capture.begin_anew(line)
     line("a new era has begun")
@@ -93,8 +92,7 @@ def reset(yes: YesOption = False) -> None:
 
 def remove(yes: YesOption = False) -> None:
     """Drop the connector, its offsets and the slot; the log, the publication and the schema stay."""
-    if not yes:
-        typer.confirm("stop capturing and drop the slot?", abort=True)
+    ask("stop capturing and drop the slot?", yes=yes)
     with _acting("remove") as capture:
         capture.remove()
     line("removed; headwater capture start begins a new era")

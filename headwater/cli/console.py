@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import webbrowser
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwater.cli.output import JsonOption, line, print_json
+
+if TYPE_CHECKING:
+    from headwater.deployment import Deployment
+    from headwater.settings import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -19,20 +23,32 @@ def console(
     as_json: JsonOption = False,
 ) -> None:
     """Print (and open) a link that signs you in to the console. It works once, for 15 minutes."""
-    from headwater.audit import os_actor
+    from headwater.audit import audited, os_actor
     from headwater.pages.sessions import LINK_S, Sessions, address
     from headwater.settings import load
 
     settings = load()
     _require_up(settings.http.host, settings.http.port)
-    page_url = f"http://{settings.http.host}:{settings.http.port}/"
-    link = address(page_url, Sessions(settings.data_folder).make_link(os_actor()))
+    with audited(_deployment(settings), "console link"):
+        link = address(settings.http.url, Sessions(settings.data_folder).make_link(os_actor()))
     if as_json:
         print_json({"link": link, "expires_in_s": LINK_S})
         return
     typer.echo(link)
     if opens and not webbrowser.open(link):
         line("no browser was found here: open the link in one on this machine", stderr=True)
+
+
+def _deployment(settings: Settings) -> Deployment:
+    """Also while its servers are down, which is when people want to look: then the trace waits in its file."""
+    from cdc.errors import StackError
+    from headwater.deployment import Deployment
+    from headwater.stack.state import StackState
+
+    try:
+        return Deployment.resolve(settings)
+    except StackError:
+        return Deployment.of(settings, StackState())
 
 
 def _require_up(host: str, port: int) -> None:

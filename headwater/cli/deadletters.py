@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.output import JsonOption, line, print_json, table
+from headwater.cli.output import JsonOption, ask, line, print_json, table
 
 if TYPE_CHECKING:
     from headwater.views.place import Place
@@ -118,8 +118,8 @@ def drop(
 
     _require_choice(ids, view, sink, all_=all_)
     place, found = _found(view, sink, ids or ())
-    if found and not yes:
-        typer.confirm(f"drop {len(found)} letters, and leave their keys as they are?", abort=True)
+    if found:
+        ask(f"drop {len(found)} letters, and leave their keys as they are?", yes=yes, as_json=as_json)
     with audited(place.deployment, "deadletters drop", view=view, sink=sink, ids=_ids(found)):
         dead_letters.drop(place, found)
     if as_json:

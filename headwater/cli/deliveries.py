@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from headwater.cli.output import JsonOption, line, print_json, table
 from headwater.cli.source import acting, connected_source
+
+UNWANTED_SHOWN: Final = 10
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +56,10 @@ def replay(
     all_: Annotated[bool, typer.Option("--all", help="Everything that is dead.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Try dead deliveries again, with the same id; an endpoint that was switched off is switched on."""
+    """Try dead deliveries again, with the same id; an endpoint that was switched off is switched on.
+
+    Not those whose searches have ended meanwhile, or whose target wants nothing any more.
+    """
     from alerts.delivery.listing import replay as try_again
     from cdc.errors import ConfigurationError
 
@@ -64,14 +69,18 @@ def replay(
         )
     with acting("deliveries replay", ids=ids, all=all_), connected_source() as conn:
         found = try_again(conn, None if all_ else ids)
-    missing = sorted(set(ids or ()) - set(found))
+    missing = sorted(set(ids or ()) - set(found.ids) - set(found.unwanted))
     if missing:
         raise ConfigurationError(
             f"not dead: {', '.join(map(str, missing))}",
-            detail=f"{len(found)} others are tried again",
+            detail=f"{len(found.ids)} others are tried again",
             hint="headwater deliveries list --state dead",
         )
     if as_json:
-        print_json({"replayed": found})
-    else:
-        line(f"{len(found)} are tried again")
+        print_json({"replayed": found.ids, "unwanted": found.unwanted})
+        return
+    line(f"{len(found.ids)} are tried again")
+    for number, reason in list(found.unwanted.items())[:UNWANTED_SHOWN]:
+        line(f"not {number}: {reason}")
+    if len(found.unwanted) > UNWANTED_SHOWN:
+        line(f"nor {len(found.unwanted) - UNWANTED_SHOWN} more that nobody wants any more")

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headwater.cli.output import JsonOption, line, print_json
+from headwater.cli.output import JsonOption, ask, line, print_json
 
 STOP_S_MAX: Final = 90.0
 POLL_S: Final = 0.1
@@ -30,8 +30,8 @@ def down(
 
     settings = load()
     folder = settings.data_folder
-    if reset and not yes:
-        typer.confirm(f"delete all data of the embedded servers in {folder}?", abort=True)
+    if reset:
+        ask(f"delete all data of the embedded servers in {folder}?", yes=yes, as_json=as_json)
     stopped = stop(folder, damaged_ok=reset)
     if reset:
         delete(folder, settings.stack.account)
@@ -75,7 +75,7 @@ def delete(folder: Path, account: str) -> None:
     """What the stack has written, and nothing else: the folder may be one that the user keeps other things in."""
     from headwater import audit_store, status_file
     from headwater.api import shared_secret
-    from headwater.demo import caught_file
+    from headwater.demo import catchers, caught_file
     from headwater.pages import sessions
     from headwater.service.ready import READY_FILE
     from headwater.stack import state as stack_state
@@ -88,7 +88,7 @@ def delete(folder: Path, account: str) -> None:
     for path in (reachable(folder / "data", unprivileged(account)), *own):
         if path.exists():
             shutil.rmtree(path)
-    files = (*stack_state.FILES, *status_file.FILES, *shared_secret.FILES, *audit_store.FILES)
+    files = (*stack_state.FILES, *status_file.FILES, *shared_secret.FILES, *audit_store.FILES, *catchers.FILES)
     for name in (READY_FILE, caught_file.NAME, *files):
         (folder / name).unlink(missing_ok=True)
     lock.release()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,9 +25,14 @@ def erase(
     where: Annotated[str, typer.Option("--where", metavar="SQL", help="Which rows: \"email = 'x@y.z'\".")] = "",
     keys: Annotated[
         list[str] | None,
-        typer.Option("--key", metavar="COLUMN=VALUE,…", help="Rows that are gone already, by key; repeatable."),
+        typer.Option(
+            "--key", metavar="COLUMN=VALUE,…", help="Rows that are gone already, by key; repeatable; or a JSON object."
+        ),
     ] = None,
     delete_source: Annotated[bool, typer.Option("--delete-source", help="Delete the rows in the source, too.")] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="Cut the change log in Kafka off behind them, too: not in a week.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without it only the plan is shown.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,7 +45,7 @@ def erase(
     from headwater.audit import audited
     from headwater.erasing import erase as erasing
     from headwater.erasing.finding import find_person
-    from headwater.erasing.person import digest
+    from headwater.erasing.person import digest, parsed_key
     from headwater.views.place import Place
 
     if not (where or keys):
@@ -51,36 +55,25 @@ def erase(
     archive = ArchiveReader(deployment.source, deployment.settings.warehouse_folder)
     log = ChangeLog(deployment.kafka, deployment.source, archive)
     with connect(deployment.postgres) as conn, explained(conn):
-        person = find_person(conn, name, where, [_parsed(key) for key in keys or ()], log.read(log.bounds()[0]))
+        person = find_person(conn, name, where, [parsed_key(key) for key in keys or ()], log.read(log.bounds()[0]))
         report = (lambda _what: None) if as_json else (lambda what: line((what, "dim"), stderr=True))
         if not yes:
             _show(erasing.plan(place, person, report), as_json=as_json)
             return
         salt = secrets.token_hex(16)
+        if person.rows_in_source and delete_source:
+            line((f"to go on, once the rows are gone: {person.command(now=now)}", "dim"), stderr=True)
         told: dict[str, Any] = {
             "table": of,
             "where": digest(where, salt) if where else "",
             "keys": person.digests(salt),
         }
-        with audited(deployment, "erase", delete_source=delete_source, **told) as action:
-            receipt = erasing.erase(place, person, conn, delete_source=delete_source, report=report)
+        with audited(deployment, "erase", delete_source=delete_source, now=now, **told) as action:
+            receipt = erasing.erase(place, person, conn, delete_source=delete_source, now=now, report=report)
             action.result = {"lines": receipt.lines, "is_clean": receipt.is_clean, "gone_by": receipt.gone_by}
     _show(replace(receipt, salt=salt), as_json=as_json)
     if not receipt.is_clean:
         raise typer.Exit(EXIT_LEFT)
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    """`id=5,line=2`: values as JSON has them, or texts."""
-    pairs = [part.partition("=") for part in text.split(",")]
-    return {name.strip(): _value(value) for name, _, value in pairs}
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _show(receipt: Receipt, *, as_json: bool) -> None:
@@ -103,6 +96,8 @@ def _show(receipt: Receipt, *, as_json: bool) -> None:
          f"{each.gone_by:%Y-%m-%d %H:%M}Z" if each.gone_by else "", "" if each.left is None else each.left, each.note)
         for each in receipt.lines
     ]  # fmt: skip
+    if receipt.rows_in_source and not receipt.at:
+        line(f"once the rows are gone: {receipt.by_key}")
     if receipt.salt:
         line(f"salt of the digests in the audit log: {receipt.salt}")
     table(("place", "found", "erased", "pending", "gone by", "left", "note"), rows)

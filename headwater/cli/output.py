@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cdc.errors import HeadwaterError
+from cdc.errors import ConfigurationError, HeadwaterError
 from headwater.plain import plain
 from headwater.units import bytes_text, duration_text
 
@@ -27,6 +27,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 __all__ = [
     "LEVEL_STYLES",
     "JsonOption",
+    "ask",
     "bytes_text",
     "console",
     "duration_text",
@@ -74,10 +75,19 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
+def ask(question: str, *, yes: bool, as_json: bool = False, default: bool = False) -> None:
+    """Returns when it may be done: that was said with --yes, or is now. Raises where nobody can be asked, and Abort."""
+    if yes:
+        return
+    if as_json or not sys.stdin.isatty():
+        raise ConfigurationError("this asks first, and nobody is there to answer", detail=question, hint="--yes")
+    typer.confirm(question, default=default, abort=True)
+
+
 def print_error(error: HeadwaterError, *, as_json: bool) -> None:
     """Fact, detail and hint: for people on standard error, for programs as an object on standard output."""
     if as_json:
-        print_json({"error": {"fact": error.fact, "detail": error.detail, "hint": error.hint}})
+        print_json({"error": {"fact": error.fact, "detail": error.detail, "hint": error.hint, **error.figures}})
         return
     line(("error: ", "bold red"), error.fact, stderr=True)
     for title, text in (("detail", error.detail), ("hint", error.hint)):

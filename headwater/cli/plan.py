@@ -60,6 +60,7 @@ def made(
 ) -> tuple[ViewsPlan, Sources]:
     """The plan, and the tables it was made against."""
     from cdc.postgres import connect, explained
+    from headwater.views.apply import wanted_or_names
     from headwater.views.declared import read_files
     from headwater.views.plan_views import Sources, plan_views
 
@@ -67,7 +68,7 @@ def made(
     with connect(place.deployment.postgres) as conn, explained(conn):
         sources = Sources.read(conn, place.deployment.source, files)
     registry = place.registry
-    found = plan_views(files, sources, registry.wanted(), registry.state(), only=only, rebuild=rebuild)
+    found = plan_views(files, sources, wanted_or_names(registry), registry.state(), only=only, rebuild=rebuild)
     return found, sources
 
 

@@ -5,20 +5,20 @@ The work is done by the process that keeps the views; this verb asks for it, sho
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from headwater.cli.output import JsonOption, console, duration_text, line, print_json, table
+from headwater.cli.output import JsonOption, ask, console, duration_text, line, print_json, table
 
 if TYPE_CHECKING:
-    from headwater.rebuilds import Planned
+    from headwater.rebuild_plans import Chosen, Planned
+    from headwater.rebuilds import Begun
     from headwater.views.place import Place
     from views.maintain.orders import Verb
-    from views.rebuild import Rebuild
+    from views.rebuild import Origin, Rebuild
 
 POLL_S: Final = 0.3
 STYLES: Final = {
@@ -48,16 +48,19 @@ def rebuild(
         ),
     ] = "topic",
     switches: Annotated[bool, typer.Option("--switch/--no-switch", help="Switch readers once it is verified.")] = True,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed away from a terminal.")] = False,
     plan_only: Annotated[bool, typer.Option("--plan", help="Say what would happen, and stop.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until it is over, or waits for a switch.")] = True,
     list_: Annotated[bool, typer.Option("--list", help="Rebuilds that are under way, and the last ones.")] = False,
     pause: Annotated[str, typer.Option("--pause", metavar="ID", help="Hold one that is under way.")] = "",
     resume: Annotated[str, typer.Option("--resume", metavar="ID", help="Let it go on.")] = "",
-    cancel: Annotated[str, typer.Option("--cancel", metavar="ID", help="Give it up; no reader has seen it.")] = "",
+    cancel: Annotated[
+        str, typer.Option("--cancel", metavar="ID", help="Give it up; readers keep what they have.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Fill sinks anew beside those that are read, verify them row by row, and switch readers over in one step."""
+    from headwater.rebuild_plans import plan
     from headwater.views.place import Place
     from views.maintain.orders import Verb
 
@@ -69,44 +72,49 @@ def rebuild(
     if list_:
         _list(place, as_json=as_json)
         return
+    chosen = _chosen(place, views or [], sink or [], _origin(origin), all_=all_)
     plans = [
-        each for view in _names(place, views or [], all_=all_) for each in _planned(place, view, sink, origin, switches)
+        each
+        for view, sinks in chosen.sinks.items()
+        for each in plan(place, view, sinks, _origin(origin), switches=switches)
     ]
     if not as_json:
         _print_plan(plans)
+        for view, why in chosen.left_out.items():
+            line(f"{view} is left out: {why}", stderr=True)
     if plan_only:
         if as_json:
-            print_json({"plan": plans})
+            print_json({"plan": plans, "left_out": chosen.left_out})
         return
-    if not yes and not as_json and sys.stdin.isatty():
-        typer.confirm("go on?", default=True, abort=True)
-    ids = _begun(place, plans, switches=switches)
-    if not wait:
-        print_json({"rebuilds": ids}) if as_json else line(f"under way: {', '.join(ids)}; headwater rebuild --list")
-        return
-    _finish(_followed(place, ids, quiet=as_json), as_json=as_json)
+    ask("go on?", yes=yes, as_json=as_json, default=True)
+    begun = _begun(place, chosen, _origin(origin), switches=switches)
+    _told(begun, wait=wait, as_json=as_json)
+    if wait:
+        _finish(_followed(place, begun.ids, quiet=as_json), begun, as_json=as_json)
+    if begun.refused:
+        raise typer.Exit(1)
 
 
-def _names(place: Place, views: list[str], *, all_: bool) -> list[str]:
+def _chosen(place: Place, views: list[str], sinks: list[str], origin: Origin, *, all_: bool) -> Chosen:
+    """Who names views wants all of them or none; who wants every view is told which are left out."""
     from cdc.errors import ConfigurationError
+    from headwater.rebuild_plans import Chosen, all_views, sinks_of
 
     if all_ == bool(views):
         raise ConfigurationError("name views, or --all", detail="one of the two", hint="headwater rebuild --all")
-    return sorted(place.registry.wanted().views) if all_ else views
+    return all_views(place, sinks, origin) if all_ else Chosen({v: sinks_of(place, v, sinks) for v in views}, {})
 
 
-def _planned(place: Place, view: str, sinks: list[str] | None, origin: str, switches: bool) -> Sequence[Planned]:
+def _origin(text: str) -> Origin:
     from cdc.errors import ConfigurationError
-    from headwater.rebuilds import plan, sinks_of
     from views.rebuild import Origin
 
     try:
-        chosen = Origin(origin)
+        return Origin(text)
     except ValueError:
         raise ConfigurationError(
-            f"no origin {origin}", detail=f"one of {', '.join(Origin)}", hint="headwater rebuild --help"
+            f"no origin {text}", detail=f"one of {', '.join(Origin)}", hint="headwater rebuild --help"
         ) from None
-    return plan(place, view, sinks_of(place, view, sinks or ()), chosen, switches=switches)
 
 
 def _print_plan(plans: Sequence[Planned]) -> None:
@@ -119,19 +127,25 @@ def _print_plan(plans: Sequence[Planned]) -> None:
             line(("  times are assumed: nothing of the kind was rebuilt here yet", "dim"))
 
 
-def _begun(place: Place, plans: Sequence[Planned], *, switches: bool) -> list[str]:
+def _begun(place: Place, chosen: Chosen, origin: Origin, *, switches: bool) -> Begun:
     from headwater.audit import audited, os_actor
     from headwater.rebuilds import rebuild as begin
 
-    ids: list[str] = []
-    for view in dict.fromkeys(each.view for each in plans):
-        mine = [each for each in plans if each.view == view]
-        sinks, origin = [each.sink for each in mine], mine[0].origin
-        with audited(place.deployment, "rebuild", view=view, sinks=sinks, origin=origin.value) as action:
-            begun = begin(place, view, sinks, origin, switches=switches, by=os_actor())
-            action.result = {"rebuilds": begun}
-        ids += begun
-    return ids
+    with audited(place.deployment, "rebuild", views=chosen.sinks, origin=origin.value) as action:
+        begun = begin(place, chosen.sinks, origin, switches=switches, by=os_actor())
+        action.result = {"rebuilds": begun.ids, "refused": begun.refusals}
+    return begun
+
+
+def _told(begun: Begun, *, wait: bool, as_json: bool) -> None:
+    if as_json:
+        if not wait:
+            print_json({"rebuilds": begun.ids, "refused": begun.refused})
+        return
+    for each in begun.refused:
+        line((f"{each.sink} of {each.view} is not rebuilt: ", "bold red"), each.why, stderr=True)
+    if not wait:
+        line(f"under way: {', '.join(begun.ids)}; headwater rebuild --list")
 
 
 def _control(place: Place, verb: Verb, id_: str, *, as_json: bool) -> None:
@@ -176,17 +190,18 @@ def _followed(place: Place, ids: Sequence[str], *, quiet: bool) -> list[Rebuild]
 
 def _pace(each: Rebuild) -> str:
     left = f", {duration_text(each.left_s)} left" if each.left_s else ""
-    rate = f"{each.rows_per_s:,.0f} rows/s" if each.stage == "fill" and each.rows_per_s else ""
+    unit = {"compute": "records", "fill": "rows"}.get(each.stage)
+    rate = f"{each.rows_per_s:,.0f} {unit}/s" if unit and each.rows_per_s else ""
     return f"{rate}{left}{f' ({each.reason})' if each.reason else ''}"
 
 
-def _finish(known: Sequence[Rebuild], *, as_json: bool) -> None:
+def _finish(known: Sequence[Rebuild], begun: Begun, *, as_json: bool) -> None:
     if as_json:
-        print_json({"rebuilds": known})
+        print_json({"rebuilds": known, "refused": begun.refused})
     else:
         for each in known:
             _print_end(each)
-    if any(each.state == "failed" for each in known):
+    if any(each.state in ("failed", "paused") for each in known):
         raise typer.Exit(1)
 
 
@@ -195,11 +210,17 @@ def _print_end(each: Rebuild) -> None:
     if each.state == "done":
         rows = f"{each.checked.rows:,} rows equal up to {each.checked.lsn}" if each.checked else ""
         line((what, "bold"), ("done", "green"), f", readers use generation {each.number}; {rows}")
+        if each.checked and each.checked.detail:
+            line(f"  {each.checked.detail}")
         line(f"  generation {each.replaces} is kept fed: headwater rollback {each.view} --sink {each.sink}")
+        if each.computed:
+            line(f"  so are its rows from before, unless it was rebuilt with others: headwater rollback {each.view}")
     elif each.state == "ready":
         line((what, "bold"), ("verified", "green"), f": headwater switch {each.view} --sink {each.sink}")
     else:
         line((what, "bold"), (str(each.state), "bold red"), f": {each.reason}")
+        if each.state == "paused":
+            line(f"  headwater rebuild --resume {each.id}")
 
 
 def _list(place: Place, *, as_json: bool) -> None:

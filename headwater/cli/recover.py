@@ -52,12 +52,15 @@ def recover(
         recoverer.carry_out(plan, report)
         if wait and (place.registry.wanted().views or plan.new_era):
             _follow(recoverer.wait(plan), quiet=as_json)
+    left = recoverer.left(plan) if wait else []
     if as_json:
-        print_json({**_object(plan), "is_done": wait})
+        print_json({**_object(plan), "is_done": wait, "left": left})
     else:
         line(
             "recovered" if wait else "begun: headwater status", "; headwater verify compares every view with its source"
         )
+        for each in left:
+            line(("left to do", "yellow"), f": {each}")
 
 
 def _object(plan: Recovery) -> dict[str, object]:

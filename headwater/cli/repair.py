@@ -28,14 +28,15 @@ def repair(
     """Write rows to every sink again; without --key those that are known to be wrong there."""
     from headwater.audit import audited, os_actor
     from headwater.views.place import Place
-    from headwater.views.repair import repair_keys
+    from headwater.views.repair import known_wrong, repair_keys
 
     place = Place.here()
-    wanted = [_key(place, view, text) for text in keys] if keys else _known(place, view)
+    wanted = [_key(place, view, text) for text in keys] if keys else known_wrong(place, view)
     if not wanted:
         print_json({"view": view, "keys": []}) if as_json else line(f"nothing of {view} is known to be wrong")
         return
-    with audited(place.deployment, "repair", view=view, keys=[key.decode() for key in wanted]):
+    # Not the keys: nobody can take them out of the audit's table again. The history of verifying has them.
+    with audited(place.deployment, "repair", view=view, rows=len(wanted)):
         found = repair_keys(place, view, wanted, os_actor())
     print_json(repaired_object(found)) if as_json else print_repaired(found)
     if not found.is_equal:
@@ -83,14 +84,6 @@ def _key(place: Place, view: str, text: str) -> bytes:
             hint=f"headwater repair {view} --key '{json.dumps(dict.fromkeys(store.key, '…'), ensure_ascii=False)}'",
         )
     return key_json(store, [None if values[name] is None else _text(values[name]) for name in store.key])
-
-
-def _known(place: Place, view: str) -> list[bytes]:
-    from headwater.views.verify_history import VIEW
-    from headwater.views.verify_view import history_of
-
-    places = history_of(place).wrong().get(view, {})
-    return list(dict.fromkeys(key.encode() for name, keys in places.items() if name != VIEW for key in keys))
 
 
 def _text(value: object) -> str:

@@ -32,5 +32,5 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: stop.set())
-    line(f"answering at http://{settings.http.host}:{settings.http.port}/")
+    line(f"answering at {settings.http.url}")
     Service(deployment, stop)()

@@ -1,4 +1,4 @@
-"""`headwater suppressions list|lift`: addresses to which nothing is sent any more, and to send there again."""
+"""`headwater suppressions list|add|lift`: addresses to which nothing is sent any more, and to send there again."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ TargetOption = Annotated[str, typer.Option("--target", metavar="ADDRESS", help="
 def register(app: typer.Typer) -> None:
     verbs = typer.Typer(no_args_is_help=True, help="Addresses to which nothing is sent any more.")
     verbs.command("list")(list_suppressions)
+    verbs.command("add")(add)
     verbs.command("lift")(lift)
     app.add_typer(verbs, name="suppressions")
 
@@ -34,6 +35,26 @@ def list_suppressions(target: TargetOption = "", as_json: JsonOption = False) ->
     table(("channel", "address", "reason", "since", "detail"), rows)
 
 
+def add(
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="email or webhook.")],
+    target: Annotated[str, typer.Argument(metavar="ADDRESS")],
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="REASON", help="bounced, complained, unsubscribed or gone.")
+    ] = "bounced",
+    detail: Annotated[str, typer.Option("--detail", metavar="TEXT", help="What the mail server said.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Send nothing there any more, whoever asks for it: a bounce that came later by mail, a complaint."""
+    from alerts import suppressions
+
+    with acting("suppressions add", channel=channel, reason=reason), connected_source() as conn:
+        suppressions.suppress(conn, channel, target, reason, detail)
+    if as_json:
+        print_json({"suppressed": {"channel": channel, "target": target, "reason": reason}})
+    else:
+        line(f"nothing is sent to {target} any more")
+
+
 def lift(
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="email or webhook.")],
     target: Annotated[str, typer.Argument(metavar="ADDRESS")],
@@ -43,7 +64,7 @@ def lift(
     from alerts import suppressions
     from cdc.errors import ConfigurationError
 
-    with acting("suppressions lift", channel=channel, target=target), connected_source() as conn:
+    with acting("suppressions lift", channel=channel), connected_source() as conn:
         if not suppressions.lift(conn, channel, target):
             raise ConfigurationError(f"{target} is not suppressed", hint="headwater suppressions list")
     if as_json:

@@ -71,7 +71,7 @@ def _detached(settings: Settings, words: list[str]) -> None:
     except BaseException:  # Ctrl-C, too: what nobody waits for any more must not come up later
         child.terminate()
         raise
-    url = f"http://{settings.http.host}:{settings.http.port}/"
+    url = settings.http.url
     line(f"up: {url} (process {child.pid}); headwater down stops it")
     if "--demo" in words:
         from headwater.service.service import pages_line

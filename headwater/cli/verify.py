@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwater.views.verify import OnRows, Verified
     from headwater.views.verify_sinks import SinkVerified
     from headwater.views.verify_view import ViewVerified
+    from views.rebuild import Checked
 
 EXAMPLES: Final = 5
 RUNS: Final = 20
@@ -28,6 +29,8 @@ class How:
     lock: bool
     sinks: bool
     as_json: bool
+    why: str
+    by: str
 
 
 def register(app: typer.Typer) -> None:
@@ -49,9 +52,12 @@ def verify(
     generation: Annotated[
         int | None, typer.Option("--generation", metavar="N", min=1, help="One generation of a sink, read or not.")
     ] = None,
+    group: Annotated[str, typer.Option("--group", hidden=True, help="What it has computed, read or not.")] = "",
     examples: Annotated[int, typer.Option("--examples", metavar="N", min=0, help="Rows to show.")] = EXAMPLES,
     history: Annotated[bool, typer.Option("--history", help="What was verified, and what is wrong now.")] = False,
     last: Annotated[int, typer.Option("--last", metavar="N", min=1, help="Of the history: how many runs.")] = RUNS,
+    why: Annotated[str, typer.Option("--why", hidden=True, help="For the history: who wants it.")] = "on demand",
+    by: Annotated[str, typer.Option("--by", hidden=True, help="For the history: by whom.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Compare every row with the same SQL in Postgres, while both go on. Exit code 1 when they differ."""
@@ -62,10 +68,13 @@ def verify(
     if generation is not None:
         _generation(place, views or [], sink, generation, as_json=as_json)
         return
+    if group:
+        _computed(place, views or [], group, as_json=as_json)
+        return
     if history:
         print_history(place, views or [], last, as_json=as_json)
         return
-    how = How(examples, lock, sinks, as_json)
+    how = How(examples, lock, sinks, as_json, why, by)
     names = _names(place, views or [], all_=all_)
     paused = [name for name in names if repair and _is_paused(place, name)]
     found = {name: _one(place, name, how) for name in names if name not in paused}
@@ -87,7 +96,7 @@ def verify(
 def _generation(place: Place, views: list[str], sink: str, number: int, *, as_json: bool) -> None:
     """One generation of one sink of one view, before readers go over to it or after they left it."""
     from cdc.errors import ConfigurationError
-    from headwater.rebuilds import sinks_of
+    from headwater.rebuild_plans import sinks_of
     from headwater.sinks import sink_kinds
     from headwater.views.checking import check
 
@@ -99,11 +108,27 @@ def _generation(place: Place, views: list[str], sink: str, number: int, *, as_js
     deployment = place.deployment
     kind = sink_kinds(deployment)[name]
     found = check(deployment.postgres, deployment.kafka, deployment.source, place.registry, kind, views[0], number)
+    _print_checked(f"generation {number} of the {sink} of {views[0]}", found, as_json=as_json)
+
+
+def _computed(place: Place, views: list[str], group: str, *, as_json: bool) -> None:
+    """What was computed anew of a view, before readers have it."""
+    from cdc.errors import ConfigurationError
+    from headwater.views.checking import check_computed
+
+    if len(views) != 1:
+        raise ConfigurationError("name one view and the group that computed it", hint="headwater rebuild --list")
+    at = place.deployment
+    found = check_computed(at.postgres, at.kafka, at.source, place.registry, views[0], group)
+    _print_checked(f"{views[0]} as it was computed", found, as_json=as_json)
+
+
+def _print_checked(what: str, found: Checked, *, as_json: bool) -> None:
     if as_json:
         print_json({"is_equal": found.is_equal, "checked": found})
     else:
         verdict = ("equal", "green") if found.is_equal else ("DIFFERENT", "bold red")
-        line((f"generation {number} of the {sink} of {views[0]}: ", "bold"), verdict, f", {found.rows:,} rows")
+        line((f"{what}: ", "bold"), verdict, f", {found.rows:,} rows")
         if found.detail:
             line(f"  {found.detail}")
     if not found.is_equal:
@@ -125,15 +150,19 @@ def _is_paused(place: Place, view: str) -> bool:
 
 
 def _one(place: Place, view: str, how: How) -> ViewVerified:
-    from headwater.audit import os_actor
+    from contextlib import nullcontext
+
+    from headwater.audit import audited, os_actor
     from headwater.views.verify_history import Why
     from headwater.views.verify_view import Asking, verify_view
 
-    with _progress(view, hidden=how.as_json) as on_rows:
+    # It holds writers up, as no other comparison does.
+    noted = audited(place.deployment, "verify --lock", view=view) if how.lock else nullcontext()
+    with noted, _progress(view, hidden=how.as_json) as on_rows:
         return verify_view(
             place,
             view,
-            Asking(Why.ON_DEMAND, os_actor(), how.examples, how.lock),
+            Asking(Why(how.why), how.by or os_actor(), how.examples, how.lock),
             with_sinks=how.sinks,
             on_rows=on_rows,
             on_view=(lambda _: None) if how.as_json else _print,
@@ -167,7 +196,7 @@ def _written_again(place: Place, view: str, found: ViewVerified, how: How) -> Vi
     keys = found.wrong_in_sinks()
     if not keys or (found.view is not None and not found.view.is_equal):
         return found
-    with audited(place.deployment, "verify --repair", view=view, keys=keys):
+    with audited(place.deployment, "verify --repair", view=view, rows=len(keys)):
         repaired = repair_keys(place, view, [key.encode() for key in keys], os_actor())
     if not how.as_json:
         print_repaired(repaired)

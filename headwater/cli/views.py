@@ -121,7 +121,7 @@ def _behind_s(frontier: Frontier | None, now_s: float) -> float | None:
 def _sink_row(each: SinkLine) -> tuple[object, ...]:
     view_ms, sink_ms = (("" if ms is None else duration_text(ms / 1000)) for ms in (each.view_ms, each.sink_ms))
     to_come = f"{each.behind_changes:,}"
-    return each.view, each.sink, each.state, to_come, view_ms, sink_ms, each.incomplete or "", each.reason
+    return each.view, each.sink, each.state, to_come, view_ms, sink_ms, each.incomplete or "", each.reason or each.stale
 
 
 def _row(each: ViewLine) -> tuple[object, ...]:

@@ -101,6 +101,10 @@ class AsyncClient:
         """Every kept version of a row, as the API tells it (docs/api.md); `causes` takes a key of scope admin."""
         return await self._ask(asking.story(view, key, last=last, causes=causes))
 
+    async def view_at(self, view: str, /, at: str, limit: int = 100) -> dict[str, Any]:
+        """Rows as they were at an instant, an LSN or a position: the first by key, and how many there were."""
+        return await self._ask(asking.view_at(view, at, limit))
+
     async def diff(self, view: str, /, from_: str, to: str = "now") -> dict[str, Any]:
         """What was added, removed and changed between two instants, LSNs or positions."""
         return await self._ask(asking.diff(view, from_, to))

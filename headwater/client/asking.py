@@ -135,6 +135,10 @@ def story(view: str, key: Key, *, last: int | None, causes: bool) -> Ask[dict[st
     return Ask("GET", f"{_view(view)}/{quote(named, safe='')}/story", dict, params=params)
 
 
+def view_at(view: str, at: str, limit: int) -> Ask[dict[str, Any]]:
+    return Ask("GET", f"{_view(view)}/at", dict, params={"at": at, "limit": str(limit)})
+
+
 def diff(view: str, from_: str, to: str) -> Ask[dict[str, Any]]:
     return Ask("GET", f"{_view(view)}/diff", dict, params={"from": from_, "to": to})
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +24,7 @@ class CaughtWebhook:
     """By name in lower case."""
     body: bytes
     genuine: bool
-    """Signed with the catcher's secret, and fresh; False without a secret."""
+    """Signed with a secret that the catcher knows, and fresh."""
 
     @property
     def id(self) -> str:
@@ -35,6 +35,10 @@ Answer = Callable[[CaughtWebhook, asyncio.StreamWriter], Awaitable[None]]
 """Writes the answer, whatever it is."""
 
 
+def hook_url(port: int) -> str:
+    return f"http://{LOOPBACK}:{port}/hook"
+
+
 async def accept(_caught: CaughtWebhook, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
 
@@ -43,10 +47,12 @@ async def accept(_caught: CaughtWebhook, writer: asyncio.StreamWriter) -> None:
 class WebhookCatcher(Catcher[CaughtWebhook]):
     secret: str = field(default="", repr=False)
     answer: Answer = accept
+    signers: Callable[[], Iterable[str]] = tuple
+    """Secrets that are right, too, asked when something comes."""
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}/hook"
+        return hook_url(self.port)
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while not writer.is_closing():
@@ -67,4 +73,8 @@ class WebhookCatcher(Catcher[CaughtWebhook]):
 
     def _is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:
         id_, timestamp, signatures = (headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature"))
-        return bool(self.secret) and is_genuine(self.secret, id_, timestamp, signatures, body, time.time())
+        return any(
+            is_genuine(secret, id_, timestamp, signatures, body, time.time())
+            for secret in (self.secret, *self.signers())
+            if secret
+        )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Final
 
 import psycopg
 
-from alerts.outbox import key_hash
+from alerts.matched import key_hash
 from cdc.postgres import connect, explained
 from headwater.erasing.person import Person
 from headwater.erasing.receipt import Line
@@ -75,20 +74,18 @@ class VerifyNotes:
 
     place: Place
     person: Person
+    scans: Scans
     name = "history of verifying"
 
     def count(self) -> int:
-        return history_of(self.place).count_lines(self._is_theirs)
+        return history_of(self.place).count_noted(self._is_theirs)
 
     def erase(self) -> Line:
-        found = history_of(self.place).erase_lines(self._is_theirs)
+        found = history_of(self.place).erase_noted(self._is_theirs)
         return Line(self.name, found, erased=found)
 
-    def _is_theirs(self, line: bytes) -> bool:
-        return self.person.holds(line) or any(text in line for text in self._keys)
-
-    @property
-    def _keys(self) -> list[bytes]:
-        """Inside a text of JSON, as the notes have them."""
-        texts = [json.dumps(key, separators=(",", ":")) for key in self.person.key_objects]
-        return [json.dumps(text)[1:-1].encode() for text in texts]
+    def _is_theirs(self, view: str, text: str) -> bool:
+        """A key, or a row, of the view."""
+        if self.person.holds(text.encode()):
+            return True
+        return view in self.place.registry.wanted().views and self.scans.owner_of(view)(text.encode())

@@ -1,7 +1,9 @@
 """The order of an erasure: the source, then the end of the rows everywhere, then what everybody remembers of them.
 
 Nothing is erased before every view and every place includes the deletion: else a place would be told of the rows again.
-Every step may be repeated; a second erasure finds what the first one left.
+Every step may be repeated; a second erasure finds what the first one left. Once the rows are gone from the source no
+condition names the person any more, only keys: so who would not get on is looked for before, and what fails afterwards
+says the keys.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from typing import Final, Protocol, runtime_checkable
 
 import psycopg
 
-from cdc.errors import SinkError, SourceError, ViewError
+from cdc.errors import HeadwaterError, SinkError, SourceError, ViewError
 from cdc.position import Lsn
 from headwater.erasing.alert_places import AlertTable, VerifyNotes
 from headwater.erasing.finding import delete_rows
+from headwater.erasing.letting_go import let_go, require_archive
 from headwater.erasing.log_places import LogArchive, LogTopic
 from headwater.erasing.person import Person
 from headwater.erasing.receipt import Line, Receipt
@@ -26,10 +29,13 @@ from headwater.sinks import sink_kinds
 from headwater.views.apply import nobody
 from headwater.views.kept import Frontiers, includes
 from headwater.views.place import Place
+from views.maintain.registry import State, ViewState
 from views.sinks.board import read_board
+from views.sinks.lane_status import LaneState
 
 INCLUDED_S_MAX: Final = 300.0
 POLL_S: Final = 0.3
+_GOING: Final = (LaneState.FOLLOWING, LaneState.RIDING)
 Report = Callable[[str], None]
 
 
@@ -64,8 +70,8 @@ def holders(place: Place, person: Person, since_s: float) -> list[Holder]:
         *(TopicOfView(place, person, scans, view) for view in sorted(views)),
         *(PlaceOfView(place, person, scans, view, sink) for view, sink in sorted(listed) if sink in rows),
         *(AlertTable(place, person, scans, table) for table in ("outbox", "notifications")),
-        LettersOfViews(place, person),
-        VerifyNotes(place, person),
+        LettersOfViews(place, person, scans),
+        VerifyNotes(place, person, scans),
         CopiesOfState(place, since_s),
     ]
 
@@ -80,32 +86,85 @@ def plan(place: Place, person: Person, report: Report = lambda _what: None) -> R
 
 
 def erase(
-    place: Place, person: Person, conn: psycopg.Connection, *, delete_source: bool, report: Report = lambda _what: None
+    place: Place,
+    person: Person,
+    conn: psycopg.Connection,
+    *,
+    delete_source: bool,
+    now: bool = False,
+    report: Report = lambda _what: None,
 ) -> Receipt:
-    """Raises SourceError while the source holds the rows, unless they are to be deleted there, too."""
+    """Raises SourceError while the source holds the rows, unless they are to be deleted there, too. `now`: the change
+    log's topic is cut off behind them (letting_go.py says what may stand against that)."""
+    if now:
+        require_archive(place)
     if person.rows_in_source and not delete_source:
         raise SourceError(
             f"the source still holds {person.rows_in_source} rows",
             detail="whatever is erased before they are gone would come again",
             hint="delete them, then erase by --key; or --delete-source",
         )
+    require_going(place, now=now)
     report("source")
     deleted = delete_rows(conn, person) if person.rows_in_source else 0
+    try:
+        return _erase_rest(place, person, conn, deleted, now=now, report=report)
+    except HeadwaterError as error:
+        error.hint = "; then go on: ".join(filter(None, (error.hint, person.command(now=now))))
+        raise
+
+
+def _erase_rest(
+    place: Place, person: Person, conn: psycopg.Connection, deleted: int, *, now: bool, report: Report
+) -> Receipt:
     report("waiting until all views and places include it")
     wait_included(place, conn)
+    if now:
+        LogArchive(place.deployment, person).catch_up()
     done, since_s = [Line("source", person.rows_in_source, erased=deleted)], time.time()
     everywhere = holders(place, person, since_s)
     for holder in everywhere:
         report(holder.name)
         done.append(holder.erase())
+    if now:
+        report("cutting the change log off")
+        gone = let_go(place, person)
+        done = [gone if line.place == gone.place else line for line in done]
     report("looking again")
     counts = [0, *(holder.count() for holder in everywhere)]
     lines = [line.checked(found) for line, found in zip(done, counts, strict=True)]
     return replace(_receipt(person, lines), at=datetime.now(UTC))
 
 
+def require_going(place: Place, *, now: bool = False) -> None:
+    """Raises, before anything is erased, if a view or a place would not include the deletion, or nobody knows when. A
+    view that waits for its review goes on as it is read; it may only need the log."""
+    registry = place.registry
+    views = registry.wanted().views
+    if not views:
+        return
+    if not registry.is_kept():
+        raise nobody(registry.state())
+    known, going = registry.state().views, (ViewState.LIVE,) if now else (ViewState.LIVE, ViewState.READY)
+    states = {name: known[name].state if name in known else ViewState.WAITING for name in sorted(views)}
+    still = [f"view {name} is {state}" for name, state in states.items() if state not in going]
+    board = read_board(place.deployment.kafka, place.deployment.source)
+    still += [
+        f"{each.sink} of {each.view} is {each.state}"
+        for _, each in sorted(board.items())
+        if each.state not in _GOING or each.mark is None
+    ]
+    if still:
+        raise ViewError(
+            "not every view and place goes on",
+            detail=f"{'; '.join(still)}: it would not include that the rows are gone. Nothing was erased",
+            hint="headwater views; headwater resume VIEW what is paused, wait for what is being built",
+        )
+
+
 def wait_included(place: Place, conn: psycopg.Connection) -> None:
-    """Until everything that is committed now is in every view, and in every place of it."""
+    """Until everything that is committed now is in every view, in every place of it, and in every definition of it that
+    stands by: else that one would bring rows back."""
     views = sorted(place.registry.wanted().views)
     if not views:
         return
@@ -128,12 +187,27 @@ def wait_included(place: Place, conn: psycopg.Connection) -> None:
 
 def _behind(place: Place, lsn: Lsn) -> list[str]:
     board = read_board(place.deployment.kafka, place.deployment.source)
-    return [
+    places = [
         f"{each.sink} of {each.view}" for each in board.values() if each.mark is None or Lsn.parse(each.mark.lsn) < lsn
+    ]
+    return [*places, *_standbys_behind(place.registry.state(), lsn)]
+
+
+def _standbys_behind(state: State, lsn: Lsn) -> list[str]:
+    return [
+        f"the definition of {each.view} that stands by"
+        for each in state.standbys
+        if (group := state.groups.get(each.group)) is None or Lsn.parse(group.lsn or "0/0") < lsn
     ]
 
 
 def _receipt(person: Person, lines: Sequence[Line]) -> Receipt:
     return Receipt(
-        str(person.table), person.keys, person.rows_in_source, len(person.values), person.shared, tuple(lines)
+        str(person.table),
+        person.keys,
+        person.rows_in_source,
+        len(person.values),
+        person.shared,
+        tuple(lines),
+        person.command(),
     )

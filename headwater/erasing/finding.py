@@ -32,6 +32,7 @@ def find_person(
     key_columns = _key_columns(conn, table)
     columns = [name for (name,) in conn.execute(_COLUMNS, [table.schema, table.name, list(_TEXTUAL)])]
     rows = _rows(conn, table, where, keys)
+    keys = [_typed(conn, table, key_columns, key) for key in keys]
     named = {tuple(row[name] for name in key_columns) for row in rows} | {_key(key_columns, key) for key in keys}
     if not named:
         raise ConfigurationError(
@@ -67,6 +68,21 @@ def delete_rows(conn: psycopg.Connection, person: Person) -> int:
             hint="erase or change those first; nothing was deleted",
         ) from error
     return done
+
+
+def is_in_source(conn: psycopg.Connection, table: TableName, key: bytes | None) -> bool:
+    """Whether a row that the log told of is there today. In doubt it is: a table without a key, a key that cannot be
+    read."""
+    asked = sql.SQL("select exists (select from {} t where ").format(_identifier(table))
+    try:
+        found = _same(table, json.loads(key or b"")) + sql.SQL(")")
+        with conn.transaction():
+            row = conn.execute(asked + found).fetchone()
+    except psycopg.errors.UndefinedTable:
+        return False
+    except (ValueError, psycopg.Error):
+        return True
+    return bool(row and row[0])
 
 
 def _key_columns(conn: psycopg.Connection, table: TableName) -> tuple[str, ...]:
@@ -140,6 +156,21 @@ def _same(table: TableName, key: Mapping[str, Any]) -> sql.Composed:
         for name in key
     )
     return sql.SQL(" and ").join(parts)
+
+
+def _typed(
+    conn: psycopg.Connection, table: TableName, columns: tuple[str, ...], given: dict[str, Any]
+) -> dict[str, Any]:
+    """As the log has it: 12345 in a column of text is "12345"."""
+    _key(columns, given)
+    asked = sql.SQL("select to_jsonb(jsonb_populate_record(null::{}, %s::jsonb))").format(_identifier(table))
+    try:
+        with conn.transaction():
+            row = conn.execute(asked, [json.dumps(given)]).fetchone()
+    except psycopg.DataError as error:
+        raise ConfigurationError("not a key of the table", detail=str(error).strip(), hint="--key id=5") from error
+    assert row is not None
+    return {name: row[0][name] for name in columns}
 
 
 def _key(columns: tuple[str, ...], given: dict[str, Any]) -> tuple[Any, ...]:

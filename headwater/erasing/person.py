@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from cdc.events import TableName
+from views.lineage import Part
 
 VALUE_CHARACTERS_MIN: Final = 4
 """Shorter ones are in everybody's rows."""
@@ -44,20 +47,70 @@ class Person:
     def key_objects(self) -> tuple[dict[str, Any], ...]:
         return tuple(dict(zip(self.key_columns, key, strict=True)) for key in self.keys)
 
+    def command(self, *, now: bool = False) -> str:
+        """The verb that erases the same by key: once the rows are gone, no condition finds them."""
+        words = ["headwater", "erase", "--table", str(self.table)]
+        words += [word for key in self.key_objects for word in ("--key", key_argument(key))]
+        return shlex.join([*words, *(["--now"] if now else []), "--yes"])
+
     def holds(self, row: bytes | None) -> bool:
         """Whether JSON has one of the values."""
         return row is not None and any(needle in row for needle in self._needles)
 
     def is_key(self, key: bytes | None) -> bool:
-        """Whether a record's key, as JSON, is one of theirs: the same columns with the same values."""
+        """Whether the key of a record of their table, as JSON, is one of theirs: the same columns with the same values.
+        Other tables have the same numbers."""
         try:
             return key is not None and json.loads(key) in self.key_objects
         except ValueError:
             return False
 
+    def is_row(self, uses: Sequence[Part], key: bytes) -> bool:
+        """Whether a view's row under that key is theirs: it is made from one of their rows, whose key is in it, or it
+        holds one of the values itself."""
+        return self.holds(key) or any(self._is_linked(use, json.loads(key)) for use in uses if use.table == self.table)
+
+    def _is_linked(self, use: Part, key: Mapping[str, Any]) -> bool:
+        linked = [[name for name in use.links.get(column, ()) if name in key] for column in self.key_columns]
+        if not all(linked):
+            return False
+        return any(
+            all(key[name] == value for names, value in zip(linked, mine, strict=True) for name in names)
+            for mine in self.keys
+        )
+
     def digests(self, salt: str) -> list[str]:
         """The keys as the audit log keeps them: who has the receipt can prove them, nobody else can guess them."""
         return [digest(f"{self.table}:{json.dumps(key)}", salt) for key in self.keys]
+
+
+def parsed_key(text: str) -> dict[str, Any]:
+    """`id=5,line=2`: values as JSON has them, or texts. Or all as a JSON object."""
+    if text.lstrip().startswith("{"):
+        with suppress(ValueError):
+            found = json.loads(text)
+            if isinstance(found, dict):
+                return found
+    pairs = [part.partition("=") for part in text.split(",")]
+    return {name.strip(): _value(value) for name, _, value in pairs}
+
+
+def key_argument(key: dict[str, Any]) -> str:
+    """What `parsed_key` makes this key of."""
+    short = ",".join(f"{name}={value}" for name, value in key.items())
+    return short if _is_same(parsed_key(short), key) else json.dumps(key, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Not as Python compares: to it, true is 1."""
+    return json.dumps(one) == json.dumps(other)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def digest(text: str, salt: str) -> str:

@@ -33,6 +33,8 @@ class Receipt:
     """How many values of theirs were looked for."""
     shared: tuple[str, ...]
     lines: tuple[Line, ...] = field(default=())
+    by_key: str = ""
+    """The command that erases the same once the rows are gone."""
     at: datetime | None = None
     """None for a plan: nothing was done."""
     salt: str = ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -22,12 +23,14 @@ from headwater.views.kept import Frontiers, open_view
 from headwater.views.place import Place
 from headwater.views.repair import tell_again
 from headwater.views.view_sinks import topic_of
-from views.maintain.publisher import COMPACTED_MS, VIEW_TOPIC
+from views.lineage import Part, parts
+from views.maintain.publisher import VIEW_TOPIC
 from views.maintain.repairs import AskedKey
 from views.sinks.following import change
 from views.sinks.letters import COMPACTED_MS as LETTER_MS
 from views.sinks.letters import DeadLetter, read_letters
 from views.sinks.sink import Sink
+from views.sinks.wholeness import COMPACTED_MS
 
 DELETE_RETENTION_MS: Final = 24 * 3_600_000
 
@@ -48,7 +51,7 @@ class Scanned:
     """Rows that hold one of the values today: they come from other rows of the source."""
 
 
-def scan(place: Place, person: Person, view: str) -> Scanned:
+def scan(place: Place, person: Person, view: str, is_mine: Callable[[bytes], bool]) -> Scanned:
     topic = topic_of(place, view)
     newest: dict[bytes, tuple[bool, bool]] = {}
     gone: set[bytes] = set()
@@ -61,11 +64,11 @@ def scan(place: Place, person: Person, view: str) -> Scanned:
             newest[told.key] = was, now
             held += was or now
             (gone.discard if told.after is not None else gone.add)(told.key)
-            if was or now or person.is_key(told.key):
+            if was or now or is_mine(told.key):
                 theirs.append(told.key)
-    mine = {key for key in gone if person.is_key(key)}
+    mine = {key for key in gone if is_mine(key)}
     staying = {key for key, (_, now) in newest.items() if now}
-    found = [key for key in theirs if key in mine or not person.is_key(key)]
+    found = [key for key in theirs if key in mine or not is_mine(key)]
     stuck = {key for key, (was, now) in newest.items() if was and not now and key not in gone}
     left = sum(key not in staying for key in found)
     return Scanned(held, left, frozenset(mine), frozenset(stuck), len(staying))
@@ -78,11 +81,20 @@ class Scans:
     place: Place
     person: Person
     _known: dict[str, Scanned] = field(default_factory=dict)
+    _uses: dict[str, tuple[Part, ...]] = field(default_factory=dict)
 
     def of(self, view: str) -> Scanned:
         if view not in self._known:
-            self._known[view] = scan(self.place, self.person, view)
+            self._known[view] = scan(self.place, self.person, view, self.owner_of(view))
         return self._known[view]
+
+    def owner_of(self, view: str) -> Callable[[bytes], bool]:
+        """Which keys of the view are theirs, by where its columns come from."""
+        if view not in self._uses:
+            frontiers = Frontiers(self.place.deployment.kafka, self.place.deployment.source)
+            kept = open_view(self.place.registry, frontiers.look(), view)
+            self._uses[view] = parts(kept.group.plans[view].root)
+        return cache(partial(self.person.is_row, self._uses[view]))
 
     def anew(self, view: str) -> Scanned:
         self._known.pop(view, None)
@@ -176,6 +188,7 @@ class PlaceOfView:
 class LettersOfViews:
     place: Place
     person: Person
+    scans: Scans
     name = "dead letters"
 
     def count(self) -> int:
@@ -190,11 +203,13 @@ class LettersOfViews:
 
     def _theirs(self) -> list[DeadLetter]:
         found = read_letters(self.place.deployment.kafka, self.place.deployment.source)
-        return [
-            each
-            for each in found
-            if self.person.is_key(each.key.encode()) or self.person.holds((each.row or "").encode())
-        ]
+        return [each for each in found if self.person.holds((each.row or "").encode()) or self._is_theirs(each)]
+
+    def _is_theirs(self, letter: DeadLetter) -> bool:
+        key = letter.key.encode()
+        if letter.view not in self.place.registry.wanted().views:
+            return self.person.holds(key)
+        return self.scans.owner_of(letter.view)(key)
 
 
 @dataclass(frozen=True)

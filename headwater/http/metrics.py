@@ -77,6 +77,23 @@ def _sinks(status: Status) -> Iterable[Metric]:
     for found in status.views.wrong:
         wrong.add_metric([found.view, found.place], found.rows)
     yield wrong
+    yield from _alerts(status)
+
+
+def _alerts(status: Status) -> Iterable[Metric]:
+    differing = GaugeMetricFamily(
+        "headwater_alerts_differing", "Events missed or wrong, as the last sweep found them", labels=["view", "kind"]
+    )
+    broken = GaugeMetricFamily(
+        "headwater_alerts_broken", "Saved searches that do not fit their view any more", labels=["view"]
+    )
+    swept = GaugeMetricFamily("headwater_alerts_swept_timestamp_seconds", "The last sweep", labels=["view"])
+    for line in status.views.alerts:
+        differing.add_metric([line.view, "missed"], line.missed)
+        differing.add_metric([line.view, "wrong"], line.wrong)
+        broken.add_metric([line.view], line.broken)
+        swept.add_metric([line.view], line.swept_at_us / 1e6)
+    yield from (differing, broken, swept)
 
 
 def _views(status: Status) -> Iterable[Metric]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
@@ -18,6 +21,9 @@ from headwater.settings import HttpSettings
 from headwater.stack.state import port_is_free
 from headwater.status import Status
 
+REQUESTS_MAX: Final = 16
+"""Requests that ask a database or the search server at once. What waits for something else has threads of its own
+(api/view_feed.py, pages/console.py), or none (api/waiters.py)."""
 START_S_MAX: Final = 10.0
 START_POLL_S: Final = 0.02
 STOP_S_MAX: Final = 5.0
@@ -33,8 +39,12 @@ def require_port(wanted: HttpSettings) -> None:
         )
 
 
-def page_url(wanted: HttpSettings) -> str:
-    return f"http://{wanted.host}:{wanted.port}/"
+class _Server(uvicorn.Server):
+    """With threads enough for what blocks: asyncio's default, six on two processors, is made for computing."""
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(REQUESTS_MAX, "request"))
+        await super().serve(sockets)
 
 
 class PageServer:
@@ -47,7 +57,7 @@ class PageServer:
         self.reading = Reading(deployment, self.stopping)
         wanted = deployment.settings.http
         self._host, self._port = wanted.host, wanted.port
-        self.url = page_url(wanted)
+        self.url = wanted.url
 
     @contextmanager
     def running(self) -> Iterator[PageServer]:
@@ -55,7 +65,7 @@ class PageServer:
         config = uvicorn.Config(
             make_app(self), host=self._host, port=self._port, log_level="warning", access_log=False, lifespan="off"
         )
-        server = uvicorn.Server(config)
+        server = _Server(config)
         thread = threading.Thread(target=server.run, name="http", daemon=True)
         thread.start()
         deadline = time.monotonic() + START_S_MAX

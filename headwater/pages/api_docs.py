@@ -15,6 +15,7 @@ from headwater.pages.rendering import page
 
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 _GROUPS: Final = {"v1/views": "Reading views", "v1/search": "Searching", "v1/alerts": "Saved searches and alerts"}
+WHOLE_BODY: Final = "(the body)"
 _OTHERS: Final = "Everything else"
 
 
@@ -86,6 +87,8 @@ def _body(operation: Mapping[str, Any], described: Mapping[str, Any]) -> Iterato
         needed = schema.get("required", ())
         for name, told in schema.get("properties", {}).items():
             yield Given(name, "body", _kind(told), name in needed, told.get("description", ""))
+        if "properties" not in schema and "description" in schema:  # what it may hold is said elsewhere
+            yield Given(WHOLE_BODY, "body", _kind(schema), True, schema["description"])
 
 
 def _resolved(schema: Mapping[str, Any], described: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -112,7 +115,8 @@ def _curl(method: str, path: str, given: tuple[Given, ...]) -> str:
     body = {each.name: "…" for each in given if each.where == "body" and each.is_needed}
     words = ["curl", *(["-X", method.upper()] if method != "get" else [])]
     if body:
-        words += ["-H", "'content-type: application/json'", "-d", f"'{json.dumps(body, ensure_ascii=False)}'"]
+        text = "{…}" if WHOLE_BODY in body else json.dumps(body, ensure_ascii=False)
+        words += ["-H", "'content-type: application/json'", "-d", f"'{text}'"]
     return " ".join([*words, f'"$HEADWATER{path}{"?" + asked if asked else ""}"'])
 
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from cdc.connect import ConnectClient
 from cdc.errors import ConfigurationError
 from headwater.audit import Action
+from headwater.pages import questions
 from headwater.pages.console_actions import done
 from headwater.pages.page_route import PageRoute
 
@@ -38,6 +39,9 @@ def router(console: Console) -> APIRouter:
 
         if verb not in ("pause", "resume", "restart"):
             raise ConfigurationError(f"there is no such thing to do: {verb!r}", hint="open the page again")
+        asks = questions.CAPTURE.get(verb, "")
+        if (page := questions.unasked(console, request, session, form, asks, "console/source")) is not None:
+            return page
         return await done(console, request, session, f"capture {verb}", does, "console/source")
 
     return routes

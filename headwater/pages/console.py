@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
 
 from cdc.postgres import connect, explained
 from headwater.api.access import KeyStore
@@ -18,6 +21,7 @@ from headwater.pages import (
     capture_routes,
     console_actions,
     console_live,
+    console_panels,
     console_routes,
     generation_routes,
     notices,
@@ -26,7 +30,7 @@ from headwater.pages import (
 )
 from headwater.pages.gate import Gate, NotSignedIn
 from headwater.pages.kept_facts import KeptFacts
-from headwater.pages.rendering import page, path_of, see_other
+from headwater.pages.rendering import page, path_of, root_of, see_other
 from headwater.pages.sessions import Session, Sessions
 from headwater.pages.trail import Trail
 from headwater.views.place import Place
@@ -34,6 +38,11 @@ from headwater.views.place import Place
 if TYPE_CHECKING:
     from headwater.http.server import PageServer
     from headwater.status import Status
+
+ACTIONS_MAX: Final = 4
+"""Actions that run at once; an order that the maintainer does not answer takes half a minute."""
+
+T = TypeVar("T")
 
 
 class Console:
@@ -44,18 +53,31 @@ class Console:
         self.trail = Trail(lambda: server.status, server.stopping)
         self.kept = KeptFacts(self.deployment)
         self.place = Place(self.deployment, self.kept.registry, Path())
-        self.verifying = generation_routes.Verifying()
+        self.verifying, self.repairing = generation_routes.Busy(), generation_routes.Busy()
         self.feed = feed
+        self._threads = ThreadPoolExecutor(ACTIONS_MAX, "console")
         self._server = server
 
     @property
     def status(self) -> Status | None:
         return self._server.status
 
+    async def away(self, what: Callable[[], T]) -> T:
+        """On threads of the console's own, for what may take long: it keeps nobody waiting who reads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, what)
+
     @contextmanager
     def source(self) -> Iterator[psycopg.Connection]:
         with connect(self.deployment.postgres) as conn, explained(conn):
             yield conn
+
+    async def moving_page(
+        self, request: Request, template: str, session: Session, name: str, view: str = "", **values: Any
+    ) -> Response:
+        """One whose panels move afterwards: as they are now."""
+        found, root = console_panels.panels_of(self, name, view, session.form_token), root_of(request)
+        panels = await asyncio.to_thread(lambda: {each.name: Markup(each.html(root)) for each in found})
+        return self.page(request, template, session, panels=panels, **values)
 
     def page(self, request: Request, template: str, session: Session, status: int = 200, **values: Any) -> Response:
         """A page of the console, for who is signed in."""

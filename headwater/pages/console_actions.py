@@ -3,7 +3,6 @@ and leads back to a page that says what became of it."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from alerts.delivery import listing
 from cdc.errors import ConfigurationError, HeadwaterError
 from headwater import dead_letters
 from headwater.audit import Action, audited
+from headwater.pages import questions
 from headwater.pages.notices import Notice, leave
 from headwater.pages.page_route import PageRoute
 from headwater.pages.rendering import see_other
@@ -28,7 +28,12 @@ Does = Callable[[Action], str]
 
 def router(console: Console) -> APIRouter:
     routes = APIRouter(route_class=PageRoute, include_in_schema=False)
+    for add in (_add_letters, _add_alerts):
+        add(routes, console)
+    return routes
 
+
+def _add_letters(routes: APIRouter, console: Console) -> None:
     @routes.post("/console/dead-letters")
     async def letters(request: Request) -> Response:
         session, form = await console.gate.admit_form(request)
@@ -52,8 +57,13 @@ def router(console: Console) -> APIRouter:
         does = {"replay": replay, "drop": drop}.get(verb)
         if does is None or not ids:
             raise ConfigurationError("choose letters, and what to do with them", hint="headwater deadletters list")
+        asks = questions.LETTERS.get(verb, "")
+        if (page := questions.unasked(console, request, session, form, asks, "console/dead-letters")) is not None:
+            return page
         return await done(console, request, session, f"deadletters {verb}", does, "console/dead-letters", ids=list(ids))
 
+
+def _add_alerts(routes: APIRouter, console: Console) -> None:
     @routes.post("/console/deliveries")
     async def deliveries(request: Request) -> Response:
         session, form = await console.gate.admit_form(request)
@@ -90,8 +100,6 @@ def router(console: Console) -> APIRouter:
         does = end if verb == "end" else begin
         return await done(console, request, session, f"quiet {verb}", does, "console/alerts", view=view, reason=reason)
 
-    return routes
-
 
 async def done(
     console: Console, request: Request, session: Session, verb: str, does: Does, page: str, **arguments: object
@@ -103,7 +111,7 @@ async def done(
             return does(action)
 
     try:
-        notice = Notice("ok", await asyncio.to_thread(traced))
+        notice = Notice("ok", await console.away(traced))
     except HeadwaterError as error:
         notice = Notice("bad", error.fact, error.detail, error.hint)
     answer = see_other(request, page)

@@ -1,7 +1,7 @@
 """`/console/live`: server-sent events for one page of the console: its panels when they change, and the plots' points.
 
 Holds behind a proxy: nothing is buffered, a silent stream beats, and who comes back (Last-Event-ID) gets the points
-that they missed. A session is looked at when a stream begins, and none goes on for ever.
+that they missed. Nothing more is said once the session has ended, and no stream goes on for ever.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
+from headwater.api.streams import begun
 from headwater.pages.console_panels import panels_of
 from headwater.pages.page_route import PageRoute
 from headwater.pages.panels import event, moving
@@ -50,12 +51,8 @@ def router(console: Console) -> APIRouter:
         def go_on() -> bool:
             return not console.stopping.is_set() and time.monotonic() < until
 
-        return StreamingResponse(
-            moving(panels_of(console, page, view, session.form_token), safe_root(root), points, go_on),
-            200,
-            HEADERS,
-            "text/event-stream",
-        )
+        events = moving(panels_of(console, page, view, session.form_token), safe_root(root), points, go_on)
+        return await begun(events, lambda: console.gate.admits(request), HEADERS)
 
     return routes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from fastapi import APIRouter, Request, Response
 
@@ -14,7 +14,7 @@ from alerts.delivery import listing
 from cdc import eras
 from cdc.errors import HeadwaterError
 from headwater.audit_store import listed
-from headwater.pages import console_panels as panels
+from headwater.pages import questions
 from headwater.pages.page_route import PageRoute
 from headwater.pages.sql_text import highlighted
 from views.sinks.letters import read_letters
@@ -32,44 +32,44 @@ T = TypeVar("T")
 
 def router(console: Console) -> APIRouter:
     routes = APIRouter(route_class=PageRoute, include_in_schema=False)
+    for add in (_add_views, _add_capture, _add_alerts):
+        add(routes, console)
+    return routes
 
-    async def values(what: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
-        return await asyncio.to_thread(what, *given)
 
+def _add_views(routes: APIRouter, console: Console) -> None:
     @routes.get("/console")
     async def overview(request: Request) -> Response:
         session = await console.gate.admit(request)
-        changes = panels.changes_values(console)
-        return console.page(
-            request, "console/overview.html", session, **changes, **_but_look(panels.path_values(console))
-        )
+        return await console.moving_page(request, "console/overview.html", session, "overview")
 
     @routes.get("/console/views")
     async def views(request: Request) -> Response:
         session = await console.gate.admit(request)
-        return console.page(request, "console/views.html", session, **await values(panels.views_values, console))
+        return await console.moving_page(request, "console/views.html", session, "views")
 
     @routes.get("/console/views/{view}")
     async def view(request: Request, view: str) -> Response:
         session = await console.gate.admit(request)
         facts = await asyncio.to_thread(console.kept.view, view)
-        moving = await values(panels.view_values, console, view)
-        moving |= await values(panels.generations_values, console, view, session.form_token)
-        moving = {name: value for name, value in moving.items() if name not in ("view", "form_token")}
-        return console.page(
-            request, "console/view.html", session, facts=facts, sql=highlighted(facts.text), view=view, **moving
+        return await console.moving_page(
+            request, "console/view.html", session, "view", view, facts=facts, sql=highlighted(facts.text)
         )
 
+
+def _add_capture(routes: APIRouter, console: Console) -> None:
     @routes.get("/console/source")
     async def source(request: Request) -> Response:
         session = await console.gate.admit(request)
         known = await tried(lambda: eras.load(console.deployment.kafka, console.deployment.source).eras[::-1])
-        return console.page(
+        return await console.moving_page(
             request,
             "console/source.html",
             session,
+            "source",
             eras=known.value or (),
             problem=known.problem,
+            questions=questions.CAPTURE,
             settings=console.deployment.settings,
         )
 
@@ -88,10 +88,13 @@ def router(console: Console) -> APIRouter:
             views=sorted({each.view for each in all_letters}),
             sinks=sorted({each.sink for each in all_letters}),
             problem=found.problem,
+            questions=questions.LETTERS,
             view=view,
             sink=sink,
         )
 
+
+def _add_alerts(routes: APIRouter, console: Console) -> None:
     @routes.get("/console/alerts")
     async def alerts(request: Request, state: str = "") -> Response:
         session = await console.gate.admit(request)
@@ -102,11 +105,10 @@ def router(console: Console) -> APIRouter:
                 return listing.listed(conn, wanted, most=DELIVERIES_SHOWN), quiet.listed(conn, STRETCHES_SHOWN)
 
         deliveries, stretches = (await tried(look)).value or ([], [])
-        moving = await values(panels.alerts_values, console)
-        return console.page(
-            request, "console/alerts.html", session,
+        return await console.moving_page(
+            request, "console/alerts.html", session, "alerts",
             deliveries=deliveries, state=wanted, states=listing.STATES, stretches=stretches,
-            views=sorted(console.kept.registry.wanted().views), **moving,
+            views=sorted(console.kept.registry.wanted().views),
         )  # fmt: skip
 
     @routes.get("/console/audit")
@@ -117,8 +119,6 @@ def router(console: Console) -> APIRouter:
             request, "console/audit.html", session,
             actions=found.value or [], problem=found.problem, verb=verb, actor=actor,
         )  # fmt: skip
-
-    return routes
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,3 @@ async def tried(what: Callable[[], T]) -> Tried[T]:
         return Tried(await asyncio.to_thread(what))
     except HeadwaterError as error:
         return Tried(None, error)
-
-
-def _but_look(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name != "look"}

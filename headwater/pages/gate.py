@@ -53,6 +53,17 @@ class Gate:
             self._seen[session.key] = time.monotonic()
         return session
 
+    async def admits(self, request: Request) -> bool:
+        """Whether who was admitted still may, for what goes on after that. While the database is away nobody can be
+        shut out there, and the console goes on showing that it is."""
+        try:
+            await self.admit(request)
+        except NotSignedIn:
+            return False
+        except HeadwaterError:
+            return True
+        return True
+
     async def admit_form(self, request: Request) -> tuple[Session, Form]:
         """For every request that changes something. Raises NotSignedIn, and Forbidden for a form that is not ours."""
         session = await self.admit(request)

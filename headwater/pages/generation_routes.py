@@ -1,26 +1,30 @@
-"""A view's generations in the console: plan a rebuild, begin it, hold it, switch, roll back, verify, pause.
+"""A view's generations in the console: plan a rebuild, begin it, hold it, switch, roll back, verify, repair, pause; and
+what becomes of a changed definition that waits.
 
 Nothing here touches a sink: what is asked for is obeyed by the process that keeps the views (headwater/rebuilds.py).
 """
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, Request, Response
 
-from cdc.errors import ConfigurationError, HeadwaterError
-from headwater import rebuilds
+from cdc.errors import ConfigurationError, HeadwaterError, ViewError
+from headwater import rebuild_plans, rebuilds
 from headwater.audit import Action, audited
 from headwater.events_log import get_log
+from headwater.pages import questions
 from headwater.pages.console_actions import done
 from headwater.pages.forms import Form
 from headwater.pages.page_route import PageRoute
+from headwater.views.apply import decide
+from headwater.views.checking import verify_apart
+from headwater.views.repair import known_wrong, repair_keys
 from headwater.views.verify_history import Why
-from headwater.views.verify_view import Asking, verify_view
+from headwater.views.verify_view import Asking
 from views.maintain.orders import Verb
 from views.rebuild import Origin
 
@@ -30,7 +34,8 @@ if TYPE_CHECKING:
 
 _CONTROLS: Final[Mapping[str, Verb]] = {"hold": Verb.PAUSE, "go on": Verb.RESUME, "cancel": Verb.CANCEL}
 """Of a rebuild that is under way."""
-_MOVES: Final[Mapping[str, Callable[..., str]]] = {"switch": rebuilds.switch, "rollback": rebuilds.rollback}
+_DECISIONS: Final = ("approve", "reject")
+_MOVES: Final[Mapping[str, Callable[..., rebuilds.Moved]]] = {"switch": rebuilds.switch, "rollback": rebuilds.rollback}
 
 
 def router(console: Console) -> APIRouter:
@@ -42,11 +47,11 @@ def router(console: Console) -> APIRouter:
         session = await console.gate.admit(request)
         chosen = _origin(origin)
 
-        def planned() -> tuple[rebuilds.Planned, ...]:
-            sinks = rebuilds.sinks_of(console.place, view, [sink] if sink else ())
-            return rebuilds.plan(console.place, view, sinks, chosen, switches=switches == "on")
+        def planned() -> tuple[rebuild_plans.Planned, ...]:
+            sinks = rebuild_plans.sinks_of(console.place, view, [sink] if sink else ())
+            return rebuild_plans.plan(console.place, view, sinks, chosen, switches=switches == "on")
 
-        plans = await asyncio.to_thread(planned)
+        plans = await console.away(planned)
         return console.page(
             request, "console/rebuild.html", session,
             view=view, sink=sink, origin=chosen.value, switches=switches == "on", plans=plans,
@@ -58,9 +63,12 @@ def router(console: Console) -> APIRouter:
         sink, chosen, switches = form.value("sink"), _origin(form.value("origin")), form.value("switches") == "on"
 
         def does(action: Action) -> str:
-            sinks = rebuilds.sinks_of(console.place, view, [sink] if sink else ())
-            ids = rebuilds.rebuild(console.place, view, sinks, chosen, switches=switches, by=session.actor)
-            action.result = {"rebuilds": ids}
+            sinks = rebuild_plans.sinks_of(console.place, view, [sink] if sink else ())
+            begun = rebuilds.rebuild(console.place, {view: sinks}, chosen, switches=switches, by=session.actor)
+            action.result = {"rebuilds": begun.ids, "refused": begun.refusals}
+            if begun.refused:
+                fact = f"{len(begun.ids)} of {len(sinks)} rebuilds of {view} are under way"
+                raise ViewError(fact, detail=begun.refusals, hint="headwater rebuild --list")
             return f"{', '.join(sinks)} of {view}: the rebuild is under way"
 
         return await done(
@@ -72,9 +80,14 @@ def router(console: Console) -> APIRouter:
     async def act(request: Request, view: str) -> Response:
         session, form = await console.gate.admit_form(request)
         verb, does = _deed(console, session, view, form)
+        back, others = f"console/views/{view}#generations", form.values("with")
+        asks = questions.of_view(form.value("do"), view, form.value("sink"), form.value("number"), others)
+        if (page := questions.unasked(console, request, session, form, asks, back)) is not None:
+            return page
         return await done(
-            console, request, session, verb, does, f"console/views/{view}#generations",
-            view=view, sink=form.value("sink"), rebuild=form.value("rebuild"), generation=form.value("number"),
+            console, request, session, verb, does, back,
+            view=view, others=others, sink=form.value("sink"), rebuild=form.value("rebuild"),
+            generation=form.value("number"),
         )  # fmt: skip
 
     return routes
@@ -87,40 +100,86 @@ def _deed(console: Console, session: Session, view: str, form: Form) -> tuple[st
         verb = _CONTROLS[asked]
         return f"rebuild {verb}", lambda _: rebuilds.control(place, verb, form.value("rebuild"), by)
     if asked in _MOVES:
-        return asked, lambda _: _MOVES[asked](place, view, sink, by)
+        return asked, lambda action: _moved(action, _MOVES[asked](place, view, sink, by))
+    if asked == "restore":
+        return "rollback", lambda _: rebuilds.restore(place, view)
     if asked == "retire" and form.value("number").isdecimal():
         return "retire", lambda _: rebuilds.retire(place, view, sink, int(form.value("number")), by)
     if asked == "pause":
-        return "pause", lambda _: rebuilds.pause(place, [view], sink, by)
+        return "pause", lambda _: rebuilds.pause(place, [view, *form.values("with")], sink, by)
     if asked == "resume":
-        return "resume", lambda _: rebuilds.resume(place, [view], sink, by)
+        return "resume", lambda _: rebuilds.resume(place, [view, *form.values("with")], sink, by)
     if asked == "verify":
         return "verify begin", lambda _: _verify(console, session, view)
+    if asked == "repair":
+        return "repair begin", lambda _: _repair(console, session, view)
+    if asked in _DECISIONS:
+        return f"apply {asked}", lambda _: _decide(console, view, approve=asked == "approve")
     raise ConfigurationError(f"there is no such thing to do: {asked!r}", hint="open the page again")
 
 
+def _moved(action: Action, found: rebuilds.Moved) -> str:
+    action.result = {"sinks": found.sinks}
+    if found.left is not None:
+        raise found.left
+    return found.done
+
+
+def _decide(console: Console, view: str, *, approve: bool) -> str:
+    decide(console.place.registry, [view], approve=approve)
+    return f"readers go over to the new {view}" if approve else f"readers stay with {view} as it was"
+
+
 def _verify(console: Console, session: Session, view: str) -> str:
-    """On a thread of its own, one at a time for each view: it may take minutes, and its result is in the history."""
     console.kept.view(view)
-    if not console.verifying.begin(view):
+
+    def verify(action: Action) -> None:
+        niceness = console.deployment.settings.views.niceness
+        is_equal = verify_apart(view, Asking(Why.ON_DEMAND, session.actor), niceness)
+        action.result = {"is_equal": is_equal}
+
+    if not _begun(console, session, "verify", view, console.verifying, verify):
         return f"{view} is being verified already"
-
-    def run() -> None:
-        try:
-            with audited(console.deployment, "verify", actor=session.actor, view=view) as action:
-                found = verify_view(console.place, view, Asking(Why.ON_DEMAND, session.actor))
-                action.result = {"is_equal": found.is_equal}
-        except HeadwaterError as error:  # it is in the history and in the audit log
-            get_log("console").warning("verify failed", view=view, fact=error.fact, detail=error.detail)
-        finally:
-            console.verifying.end(view)
-
-    threading.Thread(target=run, name=f"verify-{view}", daemon=True).start()
     return f"{view} is being verified, row by row: the result comes below"
 
 
-class Verifying:
-    """Which views are being verified by this process."""
+def _repair(console: Console, session: Session, view: str) -> str:
+    rebuilds.require_kept(console.place)
+    keys = known_wrong(console.place, view)
+    if not keys:
+        return f"nothing of {view} is known to be wrong in a sink"
+
+    def repair(action: Action) -> None:
+        found = repair_keys(console.place, view, keys, session.actor)
+        action.result = {"is_equal": found.is_equal, "keys": len(found.keys)}
+
+    if not _begun(console, session, "repair", view, console.repairing, repair):
+        return f"{view} is being repaired already"
+    return f"{len(keys):,} rows of {view} are written again: the result comes below"
+
+
+def _begun(
+    console: Console, session: Session, verb: str, view: str, busy: Busy, does: Callable[[Action], None]
+) -> bool:
+    """On a thread of its own, one at a time for each view: it may take minutes, and its result is in the history."""
+    if not busy.begin(view):
+        return False
+
+    def run() -> None:
+        try:
+            with audited(console.deployment, verb, actor=session.actor, view=view) as action:
+                does(action)
+        except HeadwaterError as error:  # it is in the audit log
+            get_log("console").warning(f"{verb} failed", view=view, fact=error.fact, detail=error.detail)
+        finally:
+            busy.end(view)
+
+    threading.Thread(target=run, name=f"{verb}-{view}", daemon=True).start()
+    return True
+
+
+class Busy:
+    """Views that this process is at work on."""
 
     def __init__(self) -> None:
         self._lock, self._views = threading.Lock(), set[str]()

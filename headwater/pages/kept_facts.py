@@ -1,20 +1,19 @@
 """What the console tells of views, read from where they are kept. Looked at anew every few seconds at most.
 
-Only one thread reads at a time: LMDB must not be opened twice by one process.
+Only files of this machine are read while somebody waits; Kafka is asked beside that (known_frontiers.py).
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
-
-import lmdb
+from datetime import datetime
+from typing import Any, TypeVar, cast
 
 from cdc.errors import HeadwaterError
 from headwater.deployment import Deployment
+from headwater.pages.known_frontiers import KNOWN_S, KnownFrontiers
 from headwater.pages.plan_graph import Drawing, draw
 from headwater.views.cost import cost_of
 from headwater.views.declared import tables_of
@@ -24,7 +23,6 @@ from views.explain import explain
 from views.maintain.publisher import view_topic
 from views.maintain.registry import Registry
 
-KNOWN_S: Final = 5.0
 T = TypeVar("T")
 
 
@@ -32,6 +30,15 @@ T = TypeVar("T")
 class Held:
     rows: int | None = None
     bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Late:
+    """Why rows and sizes may be old."""
+
+    why: str
+    since: datetime | None
+    """When it was last known which generation serves each view; None: never."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +66,20 @@ class KeptFacts:
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self.registry = Registry(deployment.settings.views_state)
-        self._frontiers = Frontiers(deployment.kafka, deployment.source)
-        self._lock = threading.Lock()
+        self._frontiers = KnownFrontiers(Frontiers(deployment.kafka, deployment.source).look)
         self._known: dict[Hashable, tuple[float, Any]] = {}
+
+    def late(self) -> Late | None:
+        known = self._frontiers.look()
+        return Late(known.problem, known.at) if known.problem else None
 
     def held(self, view: str) -> Held:
         """Nothing for a view that is being built or replaced, or whose state cannot be read now."""
 
         def look() -> Held:
             try:
-                found = open_view(self.registry, self._frontiers.look(), view).occupied()
-            except (HeadwaterError, lmdb.Error):
+                found = open_view(self.registry, self._frontiers.look().frontiers, view).occupied()
+            except HeadwaterError:
                 return Held()
             return Held(found.rows, found.bytes)
 
@@ -103,14 +113,14 @@ class KeptFacts:
 
     def _arrangements(self, name: str) -> tuple[Occupied, ...]:
         try:
-            return tuple(arranged(self.registry, self._frontiers.look(), name))
-        except (HeadwaterError, lmdb.Error):  # it is being replaced, or somebody else reads it: the next look tells
+            return tuple(arranged(self.registry, self._frontiers.look().frontiers, name))
+        except HeadwaterError:  # it is being replaced: the next look tells
             return ()
 
     def _lately(self, key: Hashable, look: Callable[[], T]) -> T:
-        with self._lock:
-            at, found = self._known.get(key, (float("-inf"), None))
-            if time.monotonic() - at > KNOWN_S:
-                found = look()
-                self._known[key] = time.monotonic(), found
-            return cast(T, found)
+        """Two may look at once: nobody waits for the other."""
+        at, found = self._known.get(key, (float("-inf"), None))
+        if time.monotonic() - at > KNOWN_S:
+            found = look()
+            self._known[key] = time.monotonic(), found
+        return cast(T, found)

@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from cdc.errors import HeadwaterError
-from headwater.api.problems import status_of
+from headwater.api.problems import headers_of, status_of
 from headwater.pages.gate import NotSignedIn
 from headwater.pages.rendering import page
 
@@ -24,7 +24,7 @@ class PageRoute(APIRoute):
             except NotSignedIn:
                 raise
             except HeadwaterError as error:
-                status = status_of(error)
-                return page(request, "error.html", status, fact=error.fact, detail=error.detail, hint=error.hint)
+                told = {"fact": error.fact, "detail": error.detail, "hint": error.hint}
+                return page(request, "error.html", status_of(error), headers_of(error), **told)
 
         return explained

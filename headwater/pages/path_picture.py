@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
 from typing import Final
 
 from headwater.status import ServerStatus, Status
@@ -54,11 +55,15 @@ class Picture:
     """The sinks, side by side after the views."""
 
 
-def picture(status: Status) -> Picture:
+def picture(status: Status, rates: Mapping[str, float] = MappingProxyType({})) -> Picture:
+    """`rates` are records a second that each sink takes, where that is known."""
     views = status.views
     log_ms = status.log.last_commit_delay_ms if status.log else None
     ends = [
-        (Hop("to readable", _median(s.sink_ms for s in views.sinks if s.sink == name)), _sink(name, views))
+        (
+            Hop("to readable", _median(s.sink_ms for s in views.sinks if s.sink == name)),
+            _sink(name, views, rates.get(name)),
+        )
         for name in sorted({sink.sink for sink in views.sinks}, key=_order)
     ]
     return Picture(
@@ -127,7 +132,7 @@ def _kind(view: ViewLine) -> str:
     return view_kind(view.state)
 
 
-def _sink(name: str, views: ViewsStatus) -> Stop:
+def _sink(name: str, views: ViewsStatus, rate: float | None) -> Stop:
     lanes = [sink for sink in views.sinks if sink.sink == name]
     riding = sum(lane.state == "riding" for lane in lanes)
     kind = _worst([lane_kind(lane.state) for lane in lanes])
@@ -135,6 +140,8 @@ def _sink(name: str, views: ViewsStatus) -> Stop:
     total = readable_ms(views, name)
     if total is not None:
         facts.append(f"{duration_text(total / 1000)} after the commit")
+    if rate is not None:
+        facts.append(f"{rate:,.0f} records/s")
     behind, refused = sum(lane.behind_changes for lane in lanes), sum(lane.refused for lane in lanes)
     facts += [f"{behind:,} changes to come"] if behind else []
     facts += [f"{refused:,} refused"] if refused else []

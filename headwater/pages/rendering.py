@@ -14,6 +14,7 @@ import msgspec
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from headwater import __version__
 from headwater.pages.static_files import static_files
@@ -85,9 +86,19 @@ def environment() -> Environment:
         "ms": lambda ms: "" if ms is None else duration_text(ms / 1000),
         "count": lambda number: "" if number is None else f"{number:,}",
         "instant": instant,
+        "sentence": lambda text: text[:1].upper() + text[1:],
+        "coded": coded,
         "json": lambda value: msgspec.json.encode(value).decode(),
     }
     return made
+
+
+def coded(text: str) -> Markup:
+    """What stands between backticks is code."""
+    parts = [
+        Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(text.split("`"))
+    ]
+    return Markup("").join(parts)
 
 
 def instant(at: datetime | float | None) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, Request, Response
 
+from headwater.audit import audited, key_actor
 from headwater.pages.forms import read_form
 from headwater.pages.gate import SCOPE, require_token
 from headwater.pages.page_route import PageRoute
@@ -44,8 +46,7 @@ def router(console: Console) -> APIRouter:
         problem = _against(key)
         if key is None or problem:
             return _form(request, "sign_in.html", UNAUTHORIZED, to=to, problem=problem)
-        actor = f"key:{key.id} ({key.label})" if key.label else f"key:{key.id}"
-        secret = await asyncio.to_thread(console.gate.sessions.begin, actor, key.id)
+        secret = await console.away(partial(_by_key, console, key))
         return _entered(console, request, secret, to)
 
     @routes.get("/console/enter")
@@ -58,7 +59,7 @@ def router(console: Console) -> APIRouter:
         console.reading.admit_anybody(request)
         form = await read_form(request)
         require_token(form, request.cookies.get(FORM_COOKIE, ""))
-        secret = await asyncio.to_thread(console.gate.sessions.enter, form.value("link"))
+        secret = await console.away(partial(_by_link, console, form.value("link")))
         if secret is None:
             problem = "This link was used already, or is too old."
             return _form(request, "enter.html", UNAUTHORIZED, link="", problem=problem)
@@ -79,6 +80,22 @@ def own_path(path: str) -> str:
     """Where to go after signing in: a page of the console, and never another site's."""
     is_ours = path.startswith("console") and path.isprintable() and not any(sign in path for sign in ("//", "..", "\\"))
     return path if is_ours and path[7:8] in ("", "/", "?") else "console"
+
+
+def _by_key(console: Console, key: ApiKey) -> str:
+    actor = key_actor(key)
+    with audited(console.deployment, "console sign-in", actor, by="key"):
+        return console.gate.sessions.begin(actor, key.id)
+
+
+def _by_link(console: Console, link: str) -> str | None:
+    """Whose link it is is known once it is used up."""
+    secret = console.gate.sessions.enter(link)
+    session = console.gate.sessions.find(secret) if secret else None
+    if session is None:
+        return None
+    with audited(console.deployment, "console sign-in", session.actor, by="link"):
+        return secret
 
 
 def _against(key: ApiKey | None) -> str:

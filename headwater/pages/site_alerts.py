@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from alerts.saved_search import MOVES, SavedSearch
+from alerts.saved_search import SavedSearch, Wish
 from cdc.errors import ConfigurationError, HeadwaterError
 from headwater.api.problems import status_of
 from headwater.pages.forms import Form
@@ -16,14 +16,16 @@ from headwater.pages.rendering import page, see_other
 from headwater.pages.site_chips import chips
 from headwater.pages.site_inbox import news_shown
 from headwater.pages.site_narrowing import of_query
+from headwater.pages.site_options import asked, column_choices, last_day, of_wish, unit_labels
 from headwater.pages.site_saving import event_labels
-from headwater.pages.site_words import FREQUENCIES, STATES, ago_text, view_label
+from headwater.pages.site_words import FREQUENCIES, STATES, ago_text, column_label, view_label
 from search.index import IndexDefinition, define
 from search.query_json import from_json
 
 if TYPE_CHECKING:
     from headwater.pages.site import Site
     from headwater.pages.site_visitors import Visitor
+    from headwater.saved_searches import Condition
 
 TALLY_DAYS: Final = 7
 NEWS: Final = 10
@@ -43,10 +45,10 @@ def add_routes(routes: APIRouter, site: Site) -> None:
         return page(request, "site/alerts.html", visitor=visitor, **values)
 
     @routes.get("/alerts/{id_}")
-    async def alert(request: Request, id_: int) -> Response:
+    async def alert(request: Request, id_: int, saved: bool = False) -> Response:
         visitor = await site.visitor(request)
         shown = await asyncio.to_thread(_one, site, visitor, id_)
-        return page(request, "site/alert.html", visitor=visitor, error=None, **shown)
+        return page(request, "site/alert.html", visitor=visitor, error=None, secret="", saved=saved, **shown)
 
     @routes.post("/alerts/{id_}")
     async def change(request: Request, id_: int) -> Response:
@@ -55,7 +57,16 @@ def add_routes(routes: APIRouter, site: Site) -> None:
             await asyncio.to_thread(site.searches.update, visitor.owner, id_, changes(form))
         except HeadwaterError as error:
             shown = await asyncio.to_thread(_one, site, visitor, id_)
-            return page(request, "site/alert.html", status_of(error), visitor=visitor, error=error, **shown)
+            return page(
+                request,
+                "site/alert.html",
+                status_of(error),
+                visitor=visitor,
+                error=error,
+                secret="",
+                saved=False,
+                **shown,
+            )
         return see_other(request, back(form, f"alerts/{id_}"))
 
     @routes.post("/alerts/{id_}/delete")
@@ -63,6 +74,14 @@ def add_routes(routes: APIRouter, site: Site) -> None:
         visitor, _ = await site.posted(request)
         await asyncio.to_thread(site.searches.remove, visitor.owner, id_)
         return see_other(request, "alerts")
+
+    @routes.post("/alerts/{id_}/secret")
+    async def rotate(request: Request, id_: int) -> Response:
+        """Shown in the answer alone: no address and no cookie ever holds it."""
+        visitor, _ = await site.posted(request)
+        secret = await asyncio.to_thread(site.searches.rotate_secret, visitor.owner, id_)
+        shown = await asyncio.to_thread(_one, site, visitor, id_)
+        return page(request, "site/alert.html", visitor=visitor, error=None, secret=secret, saved=False, **shown)
 
     @routes.post("/alerts/{id_}/{action}")
     async def act(request: Request, id_: int, action: str) -> Response:
@@ -91,10 +110,9 @@ def changes(form: Form) -> dict[str, Any]:
             given[name] = _number(name, value)
     if any(name == "quiet_from" for name, _ in form.items()):
         given |= {name: form.value(name).strip() or None for name in ("quiet_from", "quiet_to")}
-    if events := [event for event in form.values("events") if event]:
-        given["events"] = events
-        if set(MOVES) & set(events) and form.value("watched_column"):
-            given["watched_column"] = form.value("watched_column")
+    if form.values("events"):  # one is empty: also a form without a tick says what it wants
+        events = [event for event in form.values("events") if event]
+        given |= {"events": events, **asked(form, events)}
     return given
 
 
@@ -108,15 +126,17 @@ def _listed(site: Site, visitor: Visitor) -> list[dict[str, Any]]:
     now = datetime.now(UTC)
     tallies = site.searches.tallies(visitor.owner, now - timedelta(days=TALLY_DAYS))
     made = []
-    for search in reversed(site.searches.listed(visitor.owner)):
+    searches = site.searches.listed(visitor.owner)
+    conditions = site.searches.conditions(searches)
+    for search in reversed(searches):
         count, last_at = tallies.get(search.id, (0, None))
         told = {"count": count, "last": ago_text(last_at, now) if last_at else "", "days": TALLY_DAYS}
-        made.append(_shown(site, search, now) | told)
+        made.append(_shown(site, search, conditions[search.id], now) | told)
     return made
 
 
-def _shown(site: Site, search: SavedSearch, now: datetime) -> dict[str, Any]:
-    state, wish = search.silence(now) or "active", search.wish
+def _shown(site: Site, search: SavedSearch, condition: Condition, now: datetime) -> dict[str, Any]:
+    (state, trouble), wish = condition, search.wish
     said, address = _said(site, search)
     return {
         "id": search.id,
@@ -127,6 +147,8 @@ def _shown(site: Site, search: SavedSearch, now: datetime) -> dict[str, Any]:
         "view_label": view_label(wish.view),
         "state": state,
         "state_label": STATES[state],
+        "trouble": trouble,
+        "can_pause": search.silence(now) is None,
         "frequency": FREQUENCIES[wish.frequency],
         "events": [event_labels(wish.watched_column or "")[event] for event in wish.events],
         "created": ago_text(search.created_at, now),
@@ -164,7 +186,7 @@ def _one(site: Site, visitor: Visitor, id_: int) -> dict[str, Any]:
     watched = search.wish.watched_column or (known[1].headline if known else "")
     events = ["entered", *(["dropped", "rose"] if watched else []), "changed", "left"]
     return {
-        "alert": _shown(site, search, now),
+        "alert": _shown(site, search, site.searches.conditions([search])[search.id], now),
         "wish": search.wish,
         "news": news_shown(site, site.searches.news_of(visitor.owner, id_, NEWS), visitor),
         "frequencies": FREQUENCIES,
@@ -172,4 +194,17 @@ def _one(site: Site, visitor: Visitor, id_: int) -> dict[str, Any]:
         "all_events": events,
         "event_labels": event_labels(watched),
         "watched": watched,
+        "told_where": told_where(search.wish),
+        "options": of_wish(search.wish),
+        "expires_was": last_day(search.wish),
+        "column_choices": column_choices(known[0] if known else None),
+        "watched_label": column_label(watched) if watched else "",
+        "units": unit_labels(watched, site.visitors.currency()),
+        "offers_webhook": False,
     }
+
+
+def told_where(wish: Wish) -> str:
+    if wish.channel == "feed":
+        return "in the inbox alone"
+    return f"by {wish.channel} to {wish.target}" if wish.target else f"by {wish.channel}"

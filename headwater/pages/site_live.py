@@ -67,11 +67,11 @@ class Watching:
             return inbox.after(conn, owner, after, NEWS_MAX)
 
     def _enter(self, owner: str) -> asyncio.Event:
-        mine = self._listeners.setdefault(owner, set())
-        if len(mine) >= OWNER_LISTENERS_MAX or sum(map(len, self._listeners.values())) >= LISTENERS_MAX:
+        mine = len(self._listeners.get(owner, ()))
+        if mine >= OWNER_LISTENERS_MAX or sum(map(len, self._listeners.values())) >= LISTENERS_MAX:
             raise TooMany("too many inboxes are open", hint="close one")
         woken = asyncio.Event()
-        mine.add(woken)
+        self._listeners.setdefault(owner, set()).add(woken)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look())
         return woken

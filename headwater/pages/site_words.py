@@ -31,7 +31,14 @@ FREQUENCIES: Final = {
     "daily": "Once a day",
     "weekly": "Once a week",
 }
-STATES: Final = {"active": "Active", "paused": "Paused", "expired": "Expired", "unsubscribed": "Unsubscribed"}
+STATES: Final = {
+    "active": "Active",
+    "paused": "Paused",
+    "expired": "Expired",
+    "unsubscribed": "Unsubscribed",
+    "broken": "Broken",
+    "unreachable": "Cannot be sent",
+}
 _YES_NO: Final = re.compile(r"^(is|has|can|was)_")
 _AT: Final = re.compile(r"_(at|on|date|time)$")
 _UNIT: Final = re.compile(r"^(?P<name>.*)_(?P<unit>[a-z0-9]+)$")

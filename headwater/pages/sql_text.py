@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from itertools import islice
 from typing import Final
 
 from markupsafe import Markup, escape
@@ -28,3 +30,10 @@ def highlighted(sql: str) -> Markup:
         ]
         at = found.end()
     return Markup("").join([*parts, escape(sql[at:])])
+
+
+def difference(before: str, after: str) -> list[tuple[str, str]]:
+    """Line by line, with what is around: each with `added`, `removed` or `same`."""
+    kinds = {"+": "added", "-": "removed", " ": "same"}
+    lines = difflib.unified_diff(before.strip().splitlines(), after.strip().splitlines(), lineterm="", n=3)
+    return [(kinds[line[0]], line[1:]) for line in islice(lines, 2, None) if line[0] in kinds]

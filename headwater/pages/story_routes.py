@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from typing import TYPE_CHECKING, Final
 
@@ -29,9 +28,8 @@ def router(console: Console) -> APIRouter:
         problem: HeadwaterError | None = None
         if view and key:
             try:
-                found = await asyncio.to_thread(
-                    story, console.place, view, words(key[:KEY_CHARACTERS_MAX]), versions_max=VERSIONS_SHOWN
-                )
+                asked = words(key[:KEY_CHARACTERS_MAX])
+                found = await console.away(lambda: story(console.place, view, asked, versions_max=VERSIONS_SHOWN))
             except HeadwaterError as error:
                 problem = error
         views = sorted(console.kept.registry.wanted().views)

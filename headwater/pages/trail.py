@@ -17,6 +17,8 @@ from headwater.status import Status
 
 POINTS_MAX: Final = 900
 LOOK_S: Final = 0.5
+RATE_LOOKS: Final = 15
+"""Over so many a sink's rate is told: the warehouse is written now and then."""
 
 Point = dict[str, float | None]
 
@@ -27,6 +29,7 @@ class Trail:
         self._points: deque[tuple[int, Point]] = deque(maxlen=POINTS_MAX)
         self._newest = 0
         self._last: Status | None = None
+        self._reached: deque[tuple[float, dict[str, int]]] = deque(maxlen=RATE_LOOKS)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self.run = secrets.token_hex(4)
@@ -48,10 +51,20 @@ class Trail:
             self._newest += 1
             self._points.append((self._newest, point(status, self._last)))
             self._last = status
+            self._reached.append((status.at.timestamp(), reached(status)))
 
     def since(self, number: int) -> list[tuple[int, Point]]:
         with self._lock:
             return [(each, value) for each, value in self._points if each > number]
+
+    def rates(self) -> dict[str, float]:
+        """Records a second that each sink took over the last looks; none of one that was written anew meanwhile."""
+        with self._lock:
+            if len(self._reached) < 2:
+                return {}
+            (began_s, first), (now_s, last) = self._reached[0], self._reached[-1]
+        moved = {sink: end - first[sink] for sink, end in last.items() if sink in first}
+        return {sink: records / (now_s - began_s) for sink, records in moved.items() if records >= 0}
 
     def seen(self, last_event_id: str) -> int:
         """The number after which to go on; 0, which is from the oldest, for a stranger's."""
@@ -79,6 +92,14 @@ def point(status: Status, before: Status | None) -> Point:
         "lag_bytes": slot.lag_bytes if slot else None,
     }
     return found | {f"{sink}_ms": _rounded(readable_ms(views, sink)) for sink in PLACES}
+
+
+def reached(status: Status) -> dict[str, int]:
+    """By sink, up to where it is written, over all views."""
+    found: dict[str, int] = {}
+    for sink in status.views.sinks:
+        found[sink.sink] = found.get(sink.sink, 0) + sink.next_offset
+    return found
 
 
 def _rounded(number: float | None) -> float | None:

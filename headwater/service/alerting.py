@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from alerts.channels.feed import Waker
 from alerts.delivery.engine import Engine
@@ -24,10 +24,11 @@ from alerts.notifier import notify
 from alerts.pruning import prune
 from cdc.errors import HeadwaterError
 from cdc.postgres import connect
-from headwater.alert_sweeps import sweep
 from headwater.channels import channels, delivery_limits
 from headwater.deployment import Deployment
 from headwater.events_log import get_log
+from headwater.service.sweeping import swept
+from headwater.sweep_file import SweepFile
 
 SWEEP_S: Final = 600.0
 """How often a stretch of what was told is looked at once more (alerts/sweep.py)."""
@@ -95,19 +96,40 @@ class Alerting:
 
     async def _sweeping(self, over: asyncio.Event) -> None:
         """Expected is no difference: one means that people were not told, or told wrongly."""
-        log = get_log("alerts")
+        log, said = get_log("alerts"), dict[str, str]()
         while not over.is_set():
             await _rest(over, SWEEP_S)
             if over.is_set():
                 return
-            try:
-                found = await asyncio.to_thread(sweep, self.deployment)
-            except HeadwaterError as error:  # a view is being built, the log is away: the next one looks again
-                log.info("not swept", fact=error.fact)
+            if fact := await _until(over, swept()):  # the log is away, say: the next one looks again
+                log.info("not swept", fact=fact)
                 continue
-            for each in (swept for swept in found if not swept.is_right):
-                counts = {"missed": len(each.missed), "wrong": len(each.wrong)}
-                log.error("alerts differ", view=each.view, **counts, hint=f"headwater alerts sweep {each.view}")
+            for view, each in SweepFile(self.deployment.settings.views_state).read().items():
+                if each.differs:
+                    hint = f"headwater alerts sweep {view}"
+                    log.error("alerts differ", view=view, missed=each.missed, wrong=each.wrong, hint=hint)
+                if each.lacks and each.lacks != said.get(view):
+                    log.warning("alerts stood still, and some news is missing", view=view, changed=each.lacks)
+                said[view] = each.lacks
+                if each.broken:
+                    log.warning(
+                        "saved searches do not fit their view any more",
+                        view=view,
+                        count=len(each.broken),
+                        example=each.broken_example,
+                    )
+
+
+async def _until(over: asyncio.Event, work: Coroutine[Any, Any, str]) -> str:
+    """The work's answer; it is cancelled when everything is over."""
+    working, ending = asyncio.create_task(work), asyncio.create_task(over.wait())
+    try:
+        await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else "stopped"
+    finally:
+        for task in (working, ending):
+            task.cancel()
+        await asyncio.gather(working, ending, return_exceptions=True)
 
 
 async def _rest(stopping: asyncio.Event, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """The change log kept beyond Kafka's retention: appended to its archive again and again, on a thread of its own.
 
-What cannot be archived now is tried again; what cannot be archived any more (Kafka has let it go) is a gap that a
-person must know of, so it is said in the log of events each time until somebody has looked.
+What cannot be archived now is tried again. What cannot be archived any more, because Kafka has let it go, is said once,
+as an error, and left behind: waiting would only lose more. The archive knows what it lacks, and so does who reads it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from cdc.archive import RECORDS_PER_STEP_MAX, Archiver
-from cdc.errors import HeadwaterError
+from cdc.archive import RECORDS_PER_STEP_MAX, Archived, Archiver
+from cdc.errors import HeadwaterError, PositionExpired
 from headwater.deployment import Deployment
 from headwater.events_log import get_log
 
@@ -26,7 +26,7 @@ def archive(archiver: Archiver, interval_s: float, stop: threading.Event) -> Non
     log, tended_at = get_log("archive"), time.monotonic()
     while not stop.is_set():
         try:
-            step = archiver.step()
+            step = _step(archiver)
             if time.monotonic() - tended_at > COMPACT_S:
                 archiver.compact()
                 archiver.vacuum()
@@ -36,6 +36,18 @@ def archive(archiver: Archiver, interval_s: float, stop: threading.Event) -> Non
         except HeadwaterError as error:
             log.warning("the log was not archived", fact=error.fact, detail=error.detail, hint=error.hint)
             stop.wait(interval_s)
+
+
+def _step(archiver: Archiver) -> Archived:
+    try:
+        return archiver.step()
+    except PositionExpired as error:
+        step = archiver.step(accept_gap=True)
+        hint = "archive more often, or raise capture.retention_days; headwater retention"
+        get_log("archive").error(
+            "a part of the log was never archived", fact=error.fact, detail=error.detail, hint=hint
+        )
+        return step
 
 
 @contextmanager

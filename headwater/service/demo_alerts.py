@@ -84,9 +84,7 @@ def saved(searches: SavedSearches, catching: Catching) -> int:
         there = {"channel": way, "target": target} if target else {"channel": "feed", "target": ""}
         found = known.get(wish["label"])
         if found is None:
-            found = searches.create(OWNER, {**wish, **there})
+            searches.create(OWNER, {**wish, **there})
         elif (found.wish.channel, found.wish.target) != (there["channel"], there["target"]):
-            found = searches.update(OWNER, found.id, there)
-        if found.wish.channel == "webhook" and catching.hooks is not None:
-            catching.hooks.secret = searches.secrets(found)[0]
+            searches.update(OWNER, found.id, there)
     return len(searches.listed(OWNER))

@@ -14,7 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from headwater.demo.catcher import LOOPBACK
+from cdc.addresses import PostgresAddress
+from cdc.errors import HeadwaterError
+from cdc.postgres import connect, explained
+from headwater.demo.catchers import Catchers, announced, ports
 from headwater.demo.caught_file import CaughtFile
 from headwater.demo.caught_lines import mail_line, webhook_line
 from headwater.demo.mail_catcher import MailCatcher
@@ -26,7 +29,7 @@ from headwater.settings import Settings
 LINES_MAX: Final = 100
 LINES_SHOWN: Final = 3
 START_S_MAX: Final = 10.0
-SENDER: Final = "headwater@example.org"
+_SECRETS: Final = "select unnest(secrets) from headwater.endpoints where channel = 'webhook' and target = %s"
 
 
 @dataclass
@@ -42,8 +45,10 @@ class Catching:
 
     @property
     def text(self) -> str:
-        newest = list(self.lines)[-LINES_SHOWN:]
-        return "\n".join([f"caught: {self.count:,} (all: /demo/caught)", *newest]) if newest else ""
+        if self.hooks is None:
+            return ""
+        own = f"caught here: webhooks to {self.hooks.url}, mail to anybody"
+        return "\n".join([f"{own}: {self.count:,} (all: /demo/caught)", *list(self.lines)[-LINES_SHOWN:]])
 
     def note(self, line: str) -> None:
         """What came from outside stays on its line."""
@@ -58,15 +63,19 @@ def demo_catching(deployment: Deployment, wanted: bool) -> Iterator[Catching]:
     if not wanted:
         yield catching
         return
-    hooks = WebhookCatcher(on_caught=lambda caught: catching.note(webhook_line(caught)))
+    hooks = WebhookCatcher(
+        on_caught=lambda caught: catching.note(webhook_line(caught)),
+        signers=lambda: _signers(deployment.postgres, hooks.url),
+    )
     mails = MailCatcher(on_caught=lambda caught: catching.note(mail_line(caught)))
     file = CaughtFile(deployment.settings.data_folder)
     file.remove()  # of an earlier run
-    with _listening(hooks, mails):
-        settings = opened(deployment.settings, hooks.port, mails.port)
-        catching.deployment, catching.hooks = replace(deployment, settings=settings), hooks
+    with _listening(hooks, mails, *ports(deployment.settings.data_folder)):
+        catchers = Catchers(hooks.port, mails.port)
+        catching.deployment, catching.hooks = replace(deployment, settings=catchers.opened(deployment.settings)), hooks
         catching.targets = {"webhook": hooks.url, **_mailed(deployment.settings)}
-        yield catching
+        with announced(deployment.settings.data_folder, catchers):
+            yield catching
 
 
 def _mailed(settings: Settings) -> dict[str, str]:
@@ -74,25 +83,24 @@ def _mailed(settings: Settings) -> dict[str, str]:
     return {} if settings.mail.host else {"email": VISITOR}
 
 
-def opened(settings: Settings, webhook_port: int, mail_port: int) -> Settings:
-    """That webhooks may go to the catcher, and mail does, unless there is a server for it."""
-    openings = ",".join(part for part in (settings.webhook.openings, f"{LOOPBACK}:{webhook_port}") if part)
-    update: dict[str, object] = {"webhook": settings.webhook.model_copy(update={"openings": openings})}
-    if not settings.mail.host:
-        server = {"host": LOOPBACK, "port": mail_port, "security": "none", "sender": SENDER}
-        update["mail"] = settings.mail.model_copy(update=server)
-    return settings.model_copy(update=update)
+def _signers(postgres: PostgresAddress, url: str) -> list[str]:
+    """Of all who are told there: the demo's visitor, and whoever saves a search of their own."""
+    try:
+        with connect(postgres) as conn, explained(conn):
+            return [str(secret) for [secret] in conn.execute(_SECRETS, [url]).fetchall()]
+    except HeadwaterError:  # then nothing is said to be genuine
+        return []
 
 
 @contextmanager
-def _listening(hooks: WebhookCatcher, mails: MailCatcher) -> Iterator[None]:
+def _listening(hooks: WebhookCatcher, mails: MailCatcher, webhook_port: int, mail_port: int) -> Iterator[None]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="demo-catchers", daemon=True)
     thread.start()
 
     async def start() -> None:
-        await hooks.start()
-        await mails.start()
+        await hooks.start(webhook_port)
+        await mails.start(mail_port)
 
     async def close() -> None:
         await hooks.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cdc.errors import StateError
 from headwater.service.kept_child import KeptChild, Pauses
 from headwater.settings import Settings
 from views.maintain.registry import Registry
@@ -20,7 +21,15 @@ class Maintaining:
 
     def mend(self) -> None:
         """Idempotent: to be called again and again."""
-        self._child.mend(is_wanted=self._child.is_running or bool(self._registry.wanted().views))
+        self._child.mend(is_wanted=self._child.is_running or self._is_wanted())
+
+    def _is_wanted(self) -> bool:
+        """Nobody can keep views while what is wanted cannot be read, which the status says. Everything else goes on:
+        `headwater apply` needs it to write that anew."""
+        try:
+            return bool(self._registry.wanted().views)
+        except StateError:
+            return False
 
     def stop(self) -> None:
         self._child.stop(STOP_S_MAX)

@@ -18,7 +18,7 @@ from headwater.api.bell import Bell
 from headwater.audit import os_actor
 from headwater.deployment import stack_plan
 from headwater.events_log import configure, get_log
-from headwater.http.server import page_url, require_port
+from headwater.http.server import require_port
 from headwater.pages.sessions import Sessions, ShownLink, address
 from headwater.service.alerting import alerting
 from headwater.service.archiving import archiving
@@ -69,13 +69,13 @@ class Run:
             closing.enter_context(archiving(deployment))
             closing.enter_context(verifying(deployment))
             bell = closing.enter_context(Bell(deployment.postgres).ringing())
-            closing.enter_context(alerting(catching.deployment, bell, page_url(self.settings.http)))
+            closing.enter_context(alerting(catching.deployment, bell, self.settings.http.url))
             news = closing.enter_context(demo_alerts(catching, self.wanted.demo, stop))
             closing.enter_context(marked_ready(self.settings.data_folder))
             views = Maintaining(self.settings)
             closing.callback(views.stop)
             up.set()
-            pages = pages_line(page_url(self.settings.http)) if self.wanted.demo else ""
+            pages = pages_line(self.settings.http.url) if self.wanted.demo else ""
             with self._shown(lambda: demo_lines(pages, moves, news, catching)) as show:
 
                 def tell(status: Status) -> None:
@@ -88,7 +88,7 @@ class Run:
     @contextmanager
     def _shown(self, moving: Callable[[], str]) -> Iterator[Callable[[Status], None]]:
         """What shows a status to who started us."""
-        url = page_url(self.settings.http)
+        url = self.settings.http.url
         if not self.console.is_terminal:
             self.console.print(f"up: {url}")  # no link that signs in: what is not a terminal is often a file
             if self.wanted.demo:

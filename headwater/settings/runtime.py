@@ -5,12 +5,15 @@ Every limit it keeps is here: each has a unit in its name, a default that suits 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from headwater.settings.base import LocalPath, Port, Section
+
+_HOST: Final = re.compile(r"^([a-z0-9_]([a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])$")
 
 
 def _dotted(conf: object) -> object:
@@ -31,6 +34,13 @@ def _conf_text(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
+
+
+def _hosts(text: str) -> str:
+    names = [part.strip().lower() for part in text.split(",") if part.strip()]
+    if not all(_HOST.match(name) for name in names):
+        raise ValueError("must be host names without a port, separated by commas")
+    return ",".join(names)
 
 
 class SparkSettings(Section):
@@ -158,7 +168,10 @@ class RebuildSettings(Section):
         description="How far what readers see may be behind the log before a rebuild slows down",
     )
     keep_standby_s: int = Field(
-        default=86_400, ge=0, le=31_536_000, description="How long the generation that readers left is kept fed"
+        default=86_400,
+        ge=0,
+        le=31_536_000,
+        description="How long the generation, and the definition, that readers left is kept fed",
     )
 
 
@@ -202,6 +215,19 @@ class HttpSettings(Section):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="The address to listen on")
     port: Port = Field(default=8321, description="The port to listen on")
+    hosts: Annotated[str, AfterValidator(_hosts)] = Field(
+        default="",
+        description="Names that it is called by, as behind a proxy, separated by commas: where no key is needed, it "
+        "answers to these, to localhost and to the host of `alerts.public_url` only",
+    )
+
+    def listed_hosts(self) -> tuple[str, ...]:
+        return tuple(filter(None, self.hosts.split(",")))
+
+    @property
+    def url(self) -> str:
+        """With a slash at its end."""
+        return f"http://{self.host}:{self.port}/"
 
 
 class WarehouseSettings(Section):

@@ -22,9 +22,10 @@ from cdc.capture import request_snapshot
 from cdc.errors import StateError, ViewError
 from cdc.events import TableName
 from cdc.topics import topic_state
+from headwater.views.declared import tables_of
 from headwater.views.plan_views import Action, Change, Sources, ViewsPlan
 from views.maintain.group import Group
-from views.maintain.registry import Registry, State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.registry import Registry, Standby, State, ViewState, ViewStatus, Wanted, WantedView
 
 POLL_S: Final = 0.3
 _TABLE_CHANGED: Final = re.compile(r"^table (\S+) changed")
@@ -95,7 +96,9 @@ def next_wanted(
         tables, known = change.declared.tables, wanted.views.get(change.name)
         # One that waits already is replaced; what readers use stays what it would be taken back to.
         previous = known.previous if known is not None and not known.is_reviewed else known
-        waits = review and previous is not None
+        # To build again what waits is no decision on it.
+        goes_on_waiting = change.action is Action.AGAIN and known is not None and not known.is_reviewed
+        waits = (review or goes_on_waiting) and previous is not None
         views[change.name] = WantedView(
             change.declared.text,
             sources.shapes(tables),
@@ -120,7 +123,8 @@ def apply(
     drop: bool,
     review: bool = False,
 ) -> Applied:
-    """The plan must not be refused."""
+    """The plan must not be refused. Where what was wanted cannot be read, it is what the plan says, and no more."""
+    _wanted_before(registry, plan, drop=drop, review=review)  # before anything is asked for
     era = eras.current(kafka, source)
     skips = known_skips(registry, era.era) if plan.pending else {}
     used = {str(table) for change in plan.pending if change.declared for table in change.declared.tables}
@@ -136,26 +140,101 @@ def apply(
         skips |= dict.fromkeys(asked, end)
         request_snapshot(conn, [TableName.parse(table) for table in asked])
     batch, at_s = uuid.uuid4().hex[:12], time.time()
+    wanted = _wanted_before(registry, plan, drop=drop, review=review)
     registry.want(
-        next_wanted(
-            registry.wanted(), plan, sources, skips, drop=drop, batch=batch, at_s=at_s, era=era.era, review=review
-        )
+        next_wanted(wanted, plan, sources, skips, drop=drop, batch=batch, at_s=at_s, era=era.era, review=review)
     )
     dropped = tuple(change.name for change in plan.having(Action.DROPPED)) if drop else ()
     return Applied(tuple(change.name for change in plan.pending), dropped, batch, at_s, tuple(asked))
 
 
-def apply_again(registry: Registry, views: Collection[str], *, from_mirrors: bool = False) -> Applied:
+def wanted_or_names(registry: Registry) -> Wanted:
+    """What is wanted; where that cannot be read, the names of the views that are kept, each as another than any file
+    declares."""
+    try:
+        return registry.wanted()
+    except StateError:
+        return Wanted({name: WantedView("", [], 0.0, "") for name in _kept_names(registry)})
+
+
+def _wanted_before(registry: Registry, plan: ViewsPlan, *, drop: bool, review: bool) -> Wanted:
+    """Raises StateError if that cannot be read, and the plan does not say what is to become of every view that is kept:
+    whoever keeps the views drops those that nobody wants."""
+    try:
+        return registry.wanted()
+    except StateError as error:
+        told = {change.name for change in (*plan.pending, *(plan.having(Action.DROPPED) if drop else ()))}
+        if left := sorted(_kept_names(registry) - told):
+            error.detail = f"and this does not declare {', '.join(left)}: they would be dropped"
+            error.hint = "headwater apply FOLDER with the files of all views; --drop drops those that none declares"
+            raise
+        if review:
+            error.detail = "so nobody can say what would change"
+            error.hint = "headwater apply, without --review"
+            raise
+        return Wanted()
+
+
+def _kept_names(registry: Registry) -> set[str]:
+    try:
+        return set(registry.state().views)
+    except StateError:  # then whoever keeps the views knows of none, either
+        return set()
+
+
+def apply_again(
+    registry: Registry, views: Collection[str], *, from_mirrors: bool = False, is_compared: bool = False
+) -> Applied:
     """Builds views again from the log, or from what is known of their tables, as they are written down; readers keep
-    the old rows until the new are whole."""
+    the old rows until the new are whole, and with `is_compared` until a rebuild has found them equal. Raises ViewError
+    for one that waits for somebody to look."""
     wanted, batch, at_s = registry.wanted(), uuid.uuid4().hex[:12], time.time()
+    require_decided(wanted, views)
     again = {
-        name: WantedView(view.text, view.tables, at_s, batch, view.skip_before, view.era, from_mirrors=from_mirrors)
+        name: msgspec.structs.replace(
+            view,
+            applied_at_s=at_s,
+            batch=batch,
+            from_mirrors=from_mirrors,
+            is_compared=is_compared,
+            goes_back_to="",
+        )
         for name, view in wanted.views.items()
         if name in views
     }
     registry.want(Wanted({**wanted.views, **again}))
     return Applied(tuple(again), (), batch, at_s)
+
+
+def go_back(registry: Registry, standby: Standby) -> Applied:
+    """Wants a definition again that readers left: the group that was kept fed with it is shown (standing_by.py)."""
+    wanted, batch, at_s = registry.wanted(), uuid.uuid4().hex[:12], time.time()
+    require_decided(wanted, [standby.view])
+    group = Group.load(registry.groups / standby.group)
+    used, spec = set(tables_of(group.plans[standby.view].root)), group.spec
+    view = WantedView(
+        spec.definitions[standby.view],
+        [row for row in spec.tables if TableName(row["schema_name"], row["table_name"]) in used],
+        at_s,
+        batch,
+        {table: offset for table, offset in spec.skip_before.items() if TableName.parse(table) in used},
+        spec.era,
+        goes_back_to=spec.id,
+    )
+    registry.want(Wanted({**wanted.views, standby.view: view}))
+    return Applied((standby.view,), (), batch, at_s)
+
+
+def require_decided(wanted: Wanted, views: Iterable[str]) -> None:
+    """Raises ViewError for one that waits for somebody to look: what would be built again is not what readers use."""
+    for name in views:
+        known = wanted.views.get(name)
+        if known is not None and not known.is_reviewed:
+            raise ViewError(
+                f"view {name} waits for a decision",
+                detail="its changed definition is built, or being built, beside the one that readers use",
+                hint=f"headwater apply --approve {name}, or --reject {name}; then again",
+            )
 
 
 def decide(registry: Registry, views: Collection[str], *, approve: bool) -> Applied:
@@ -185,17 +264,38 @@ def _decided(view: WantedView, *, approve: bool) -> WantedView:
 
 
 def read_anew(
-    registry: Registry, views: Collection[str], conn: psycopg.Connection, kafka: KafkaAddress, source: Source
+    registry: Registry,
+    views: Collection[str],
+    conn: psycopg.Connection,
+    kafka: KafkaAddress,
+    source: Source,
+    *,
+    is_compared: bool = False,
 ) -> Applied:
-    """Builds views again from a fresh snapshot of their tables, for which the log need not have its beginning."""
+    """Builds views again from a fresh snapshot of their tables, for which the log need not have its beginning. One
+    that waits for somebody to look goes on waiting; what it would be taken back to can be built from there, too."""
     era, wanted = eras.current(kafka, source), registry.wanted()
     chosen = {name: view for name, view in wanted.views.items() if name in views}
-    tables = {f"{row['schema_name']}.{row['table_name']}" for view in chosen.values() for row in view.tables}
+    read = [*chosen.values(), *(view.previous for view in chosen.values() if view.previous is not None)]
+    tables = {f"{row['schema_name']}.{row['table_name']}" for view in read for row in view.tables}
     # The end first: what the snapshot reads stands after it.
     skips = dict.fromkeys(sorted(tables), topic_state(kafka, source.changes_topic).high)
     request_snapshot(conn, [TableName.parse(table) for table in skips])
     batch, at_s = uuid.uuid4().hex[:12], time.time()
-    again = {name: WantedView(view.text, view.tables, at_s, batch, skips, era.era) for name, view in chosen.items()}
+    again = {
+        name: msgspec.structs.replace(
+            view,
+            applied_at_s=at_s,
+            batch=batch,
+            skip_before=skips,
+            era=era.era,
+            previous=view.previous and msgspec.structs.replace(view.previous, skip_before=skips, era=era.era),
+            from_mirrors=False,
+            is_compared=is_compared,
+            goes_back_to="",
+        )
+        for name, view in chosen.items()
+    }
     registry.want(Wanted({**wanted.views, **again}))
     return Applied(tuple(again), (), batch, at_s, tuple(skips))
 
@@ -226,6 +326,8 @@ def _progress(view: str, status: ViewStatus | None, at_s: float, state: State) -
         return Progress(view, ViewState.WAITING)
     group = state.groups.get(status.group)
     done, total = (group.offset, group.end) if group is not None else (0, 0)
+    if status.failed:  # readers have what they had, not what was asked for
+        return Progress(view, ViewState.PAUSED, status.group, done, total, status.failed)
     return Progress(view, status.state, status.group, done, total, status.reason)
 
 

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
@@ -24,6 +23,8 @@ from psycopg import sql
 from cdc.errors import ConfigurationError
 from headwater.views.kept import KeptView
 from headwater.views.key_text import encoded
+from headwater.views.row_numbers import Numbers, among, numbers_of
+from headwater.views.row_values import Number, row_values
 from views.maintain.contents import key_json
 from views.sqltypes import Family
 from views.store import ViewStore
@@ -34,15 +35,6 @@ DIFFERING_MAX: Final = 50_000
 """Rows that differ beyond so many are not looked for: the view is broken, not a row of it."""
 FLOAT_TOLERANCE: Final = 1e-9
 _ALIAS: Final = "headwater_view"
-SETTINGS: Final = {
-    "timezone": "UTC",
-    "datestyle": "ISO, YMD",
-    "intervalstyle": "postgres",
-    "extra_float_digits": "1",
-    "bytea_output": "hex",
-    "search_path": "public, pg_catalog",
-}
-"""What the text of a value depends on, and where a name without a schema is looked for."""
 
 
 class Kind(StrEnum):
@@ -93,16 +85,16 @@ class Comparison:
     def all(self, on_rows: Callable[[int], None] = lambda _: None) -> Look:
         """`on_rows` is told of rows as they are done, Postgres' and the view's."""
         look = Look()
-        seen: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+        seen: list[Numbers] = []
         for rows in self._postgres(self._sql()):
             keys = self._compared(rows, look)
-            seen.append(np.fromiter(map(hash, keys), np.int64, len(keys)))
+            seen.append(numbers_of(keys))
             on_rows(len(rows))
         known = np.sort(np.concatenate(seen)) if seen else np.empty(0, np.int64)
         for chunk in self._kept.chunks():
             look.rows_view += len(chunk)
-            numbers = np.fromiter((hash(key) for key, _ in chunk), np.int64, len(chunk))
-            for place in np.flatnonzero(~_among(numbers, known)):
+            numbers = numbers_of(key for key, _ in chunk)
+            for place in np.flatnonzero(~among(numbers, known)):
                 key, row = chunk[int(place)]
                 look.add(Differing(key_json(self._kept.store, row).decode(), key, None, row))
             on_rows(len(chunk))
@@ -116,6 +108,8 @@ class Comparison:
 
     def again(self, suspects: Collection[Differing]) -> Look:
         """The same for some keys."""
+        if not suspects:
+            return Look()
         if len(suspects) > AGAIN_KEYS_MAX:
             whole = self.all()
             wanted = {suspect.key for suspect in suspects}
@@ -132,10 +126,15 @@ class Comparison:
                 look.add(Differing(suspect.key, key, None, stored[key]))
         return look
 
+    def postgres_rows(self, suspects: Collection[Differing]) -> dict[str, bytes]:
+        """Postgres' rows under those keys, by the key."""
+        query, keys = self._sql(suspects), [suspect.key for suspect in suspects]
+        return {name: text.encode() for text, name, *_ in self._conn.execute(query.encode(), [keys])}
+
     def is_equal(self, one: bytes | None, other: bytes | None) -> bool:
         if one == other or one is None or other is None:
             return one == other
-        left, right = (json.loads(row, parse_float=Decimal) for row in (one, other))
+        left, right = row_values(one), row_values(other)
         for name in self._floats:
             if _is_close(left.get(name), right.get(name)):
                 right[name] = left.get(name)
@@ -203,20 +202,10 @@ def _array(values: Iterable[str]) -> str:
     return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
 
 
-def _among(
-    numbers: np.ndarray[Any, np.dtype[np.int64]], known: np.ndarray[Any, np.dtype[np.int64]]
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    if not len(known):
-        return np.zeros(len(numbers), np.bool_)
-    places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-    found: np.ndarray[Any, np.dtype[np.bool_]] = known[places] == numbers
-    return found
-
-
 def _is_close(one: object, other: object) -> bool:
-    if not isinstance(one, int | Decimal) or not isinstance(other, int | Decimal):
+    if not isinstance(one, Number) or not isinstance(other, Number):
         return False
-    return math.isclose(one, other, rel_tol=FLOAT_TOLERANCE)
+    return math.isclose(one.value, other.value, rel_tol=FLOAT_TOLERANCE)
 
 
 def _quoted(name: str) -> str:

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import lmdb
 import msgspec
 
 from cdc.addresses import KafkaAddress, Source
@@ -22,7 +21,8 @@ from cdc.errors import ConfigurationError, ViewError
 from cdc.position import Lsn
 from cdc.reader import read_range
 from cdc.topics import find_state
-from views.arrangement.environment import DATA_FILE, TABLES_MAX, pages, reading_damage
+from views.arrangement.arrangement import last_epoch
+from views.arrangement.environment import DATA_FILE, Environment, opened, pages
 from views.arrangement.tables import Entries
 from views.keys import shards_of
 from views.maintain.group import FILE, Group
@@ -34,8 +34,8 @@ from views.store import ViewStore
 
 POLL_S: Final = 0.1
 CHUNK_ROWS: Final = 5_000
-_ROWS, _META, _EPOCH = b"rows", b"meta", b"epoch"
-_OWN: Final = (b"meta", b"output", b"applied", b"pending")
+_ROWS: Final = "rows"
+_OWN: Final = ("meta", "output", "applied", "pending")
 """Tables that an arrangement keeps for itself."""
 
 
@@ -129,9 +129,8 @@ class KeptView:
         for folder in self.folders:
             start = b""
             while True:
-                with _reading(folder) as (transaction, environment):
-                    table = environment.open_db(_ROWS, txn=transaction, create=False)
-                    chunk = list(islice(Entries(transaction, table).all(start), CHUNK_ROWS))
+                with _reading(folder) as rows:
+                    chunk = list(islice(rows.all(start), CHUNK_ROWS))
                 if chunk:
                     yield chunk
                 if len(chunk) < CHUNK_ROWS:
@@ -143,9 +142,8 @@ class KeptView:
         found: list[tuple[bytes, bytes]] = []
         for _ in range(len(self.folders) + 1):
             shard %= len(self.folders)
-            with _reading(self.folders[shard]) as (transaction, environment):
-                table = environment.open_db(_ROWS, txn=transaction, create=False)
-                found += islice(Entries(transaction, table).all(start), rows_max - len(found))
+            with _reading(self.folders[shard]) as rows:
+                found += islice(rows.all(start), rows_max - len(found))
             if len(found) >= rows_max:
                 return found, (shard, found[-1][0] + b"\x00")
             shard, start = shard + 1, b""
@@ -202,27 +200,29 @@ def _told(node: Node) -> tuple[str, str, tuple[str, ...]]:
 
 
 @contextmanager
-def _reading(folder: Path) -> Iterator[tuple[Any, Any]]:
+def _opened(folder: Path) -> Iterator[Environment]:
     if not (folder / DATA_FILE).exists():
         raise ViewError(f"no state in {folder}", detail="the view was replaced meanwhile", hint="run it again")
-    with reading_damage(folder):
-        environment = lmdb.open(str(folder), readonly=True, max_dbs=TABLES_MAX, readahead=False)
-        try:
-            with environment.begin() as transaction:
-                yield transaction, environment
-        finally:
-            environment.close()
+    with opened(folder) as environment:
+        yield environment
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[Entries]:
+    with _opened(folder) as environment:
+        table = environment.table(_ROWS)
+        with environment.reading() as transaction:
+            yield Entries(transaction, table)
 
 
 def _read(folder: Path, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-    with _reading(folder) as (transaction, environment):
-        return Entries(transaction, environment.open_db(_ROWS, txn=transaction, create=False)).read(keys)
+    with _reading(folder) as rows:
+        return rows.read(keys)
 
 
 def _epoch(folder: Path) -> int | None:
-    with _reading(folder) as (transaction, environment):
-        found = transaction.get(_EPOCH, db=environment.open_db(_META, txn=transaction, create=False))
-        return None if found is None else int(found)
+    with _opened(folder) as environment:
+        return last_epoch(environment)
 
 
 def _size(folders: Sequence[Path]) -> tuple[int, int]:
@@ -231,9 +231,11 @@ def _size(folders: Sequence[Path]) -> tuple[int, int]:
     for folder in folders:
         if not (folder / DATA_FILE).exists():
             continue
-        with _reading(folder) as (transaction, environment):
-            for name in [bytes(key) for key, _ in transaction.cursor()]:
-                stat = transaction.stat(environment.open_db(name, txn=transaction, create=False))
-                size += pages(stat) * stat["psize"]
-                rows += 0 if name in _OWN else stat["entries"]
+        with _opened(folder) as environment:
+            tables = {name: environment.table(name) for name in environment.names()}
+            with environment.reading() as transaction:
+                for name, table in tables.items():
+                    stat = transaction.stat(table)
+                    size += pages(stat) * stat["psize"]
+                    rows += 0 if name in _OWN else stat["entries"]
     return rows, size

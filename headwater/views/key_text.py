@@ -16,6 +16,12 @@ from views.store import ViewStore
 NULL = "null"
 
 
+def words_of(store: ViewStore, text: str) -> list[str]:
+    """A key in one text: commas divide the columns, and in a key of one column they are its own."""
+    is_value = len(store.key) == 1 and not text.startswith(f"{store.key[0]}=")
+    return [text] if is_value else text.split(",")
+
+
 def named_values(store: ViewStore, words: Sequence[str]) -> dict[str, str | None]:
     """`id=5 line=2`, or the values alone in the key's order. `id=null` is NULL."""
     names = store.key

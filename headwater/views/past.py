@@ -12,14 +12,16 @@ from typing import Final
 import msgspec
 
 from cdc.errors import ViewError
+from cdc.position import Lsn, Position
 from headwater.views.kept import Frontiers, KeptView, open_view
-from headwater.views.past_topic import Bound, between, bound_of
+from headwater.views.past_topic import Bound, between, bound_of, require_reached
 from headwater.views.past_warehouse import PastWarehouse
 from headwater.views.place import Place
 from headwater.views.view_sinks import topic_of
 from headwater.warehouse_sql import AsOf, parse_as_of
 from views.maintain.publisher import Frontier
 from views.sinks.following import ViewTopic
+from views.sinks.sink import Mark
 
 ROWS_MAX: Final = 1_000
 EXAMPLES: Final = 5
@@ -84,14 +86,24 @@ class Past:
             warehouse = PastWarehouse.of(place.deployment.settings.warehouse_folder, shape)
         return cls(place, kept, known[view], topic_of(place, view), warehouse)
 
-    def bound(self, when: str) -> Bound:
-        return bound_of(self.topic, self.frontier, point(when))
+    def in_topic(self, when: AsOf | None) -> Bound:
+        return bound_of(self.topic, self.frontier, when)
 
-    def warehouse_at(self, *offsets: int) -> PastWarehouse | None:
-        """The warehouse, if it includes what lies before these offsets."""
-        mark = self.warehouse.mark() if self.warehouse else None
-        is_there = mark is not None and mark.since == self.frontier.since and mark.next_offset >= max(offsets)
-        return self.warehouse if is_there else None
+    def in_warehouse(self, when: AsOf | None) -> int | str:
+        """Before which version that point lies in the warehouse's history, or why that cannot say."""
+        mark = self.warehouse.mark() if self.warehouse is not None else None
+        if self.warehouse is None:
+            return "it is not in the warehouse"
+        if mark is None or mark.since != self.frontier.since:
+            return "the warehouse is being filled"
+        if mark.next_offset < self.frontier.next_offset and (when is None or _is_beyond(when, mark)):
+            return "the warehouse is not so far yet"
+        before = mark.next_offset if when is None else self.warehouse.before(when, self.frontier.era)
+        whole_from = self.warehouse.whole_from()
+        if before is None or whole_from is None or before < whole_from:
+            since = self.warehouse.whole_since()
+            return f"its history in the warehouse is whole since {since.isoformat() if since else 'now'} only"
+        return before
 
 
 def point(when: str) -> AsOf | None:
@@ -99,25 +111,26 @@ def point(when: str) -> AsOf | None:
     return None if when.strip().lower() in ("", NOW) else parse_as_of(when)
 
 
-def view_at(place: Place, view: str, when: str, rows_max: int | None = ROWS_MAX) -> PastRows:
+def view_at(place: Place, view: str, when: str, rows_max: int | None = ROWS_MAX, keys_max: int = KEYS_MAX) -> PastRows:
     """The rows of a view as they were at an instant, an LSN or a position. Raises ViewError where that is not kept."""
-    past = Past.open(place, view)
-    bound = past.bound(when)
-    warehouse = past.warehouse_at(bound.offset)
-    if warehouse is not None:
-        total, rows = warehouse.rows(bound.offset, rows_max)
+    past, wanted = Past.open(place, view), point(when)
+    require_reached(past.frontier, wanted)
+    before = past.in_warehouse(wanted)
+    if past.warehouse is not None and isinstance(before, int):
+        total, rows = past.warehouse.rows(before, rows_max)
         return PastRows(view, when, total, tuple(rows), "warehouse")
+    bound = past.in_topic(wanted)
     if not bound.is_whole:
-        raise _gone(view, when)
+        raise _gone(view, when, before)
     last: dict[bytes, bytes] = {}
     for told in between(past.topic, past.frontier.since, bound.offset):
         if told.change.after is None:
             last.pop(told.change.key, None)
         else:
             last[told.change.key] = told.change.after
-        if len(last) > KEYS_MAX:
+        if len(last) > keys_max:
             raise ViewError(
-                f"view {view} has more than {KEYS_MAX:,} rows",
+                f"view {view} has more than {keys_max:,} rows",
                 detail="too many to be put together from its topic",
                 hint=f"CREATE MATERIALIZED VIEW {view} WITH (sinks = 'warehouse') AS …",
             )
@@ -127,16 +140,42 @@ def view_at(place: Place, view: str, when: str, rows_max: int | None = ROWS_MAX)
 
 def diff(place: Place, view: str, from_: str, to: str = NOW, examples: int = EXAMPLES) -> Diff:
     """What leads from a view as it was at one point to the view as it was at another."""
-    past = Past.open(place, view)
-    start, end = past.bound(from_), past.bound(to)
-    if end.offset < start.offset:
+    past, points = Past.open(place, view), (from_, to)
+    for each in points:
+        require_reached(past.frontier, point(each))
+    told = _from_topic(past, points)
+    if isinstance(told, tuple):
+        _require_order(view, points, told)
+        return _diff(past, points, _net(past.topic, *told), examples, "topic")
+    kept = [past.in_warehouse(point(each)) for each in points]
+    if past.warehouse is None or not all(isinstance(each, int) for each in kept):
+        raise told or _gone(view, from_, *kept)
+    start, end = (each for each in kept if isinstance(each, int))
+    _require_order(view, points, (start, end))
+    return _diff(past, points, past.warehouse.changes(start, end), examples, "warehouse")
+
+
+def _from_topic(past: Past, points: tuple[str, str]) -> tuple[int, int] | ViewError | None:
+    """Where both lie, if the topic has every version from the first on; or why it does not even know that one."""
+    try:
+        start = past.in_topic(point(points[0]))
+    except ViewError as error:
+        return error
+    return (start.offset, past.in_topic(point(points[1])).offset) if start.is_whole else None
+
+
+def _require_order(view: str, points: tuple[str, str], offsets: tuple[int, int]) -> None:
+    if offsets[1] < offsets[0]:
+        from_, to = points
         raise ViewError(f"{to} lies before {from_}", detail=f"of {view}", hint=f"headwater diff {view} {to} {from_}")
-    if start.is_whole:
-        return _diff(past, (from_, to), _net(past.topic, start.offset, end.offset), examples, "topic")
-    warehouse = past.warehouse_at(start.offset, end.offset)
-    if warehouse is None:
-        raise _gone(view, from_)
-    return _diff(past, (from_, to), warehouse.changes(start.offset, end.offset), examples, "warehouse")
+
+
+def _is_beyond(when: AsOf, mark: Mark) -> bool:
+    if isinstance(when, Position):
+        return when > Position(mark.era, mark.offset)
+    if isinstance(when, Lsn):
+        return when > Lsn.parse(mark.lsn)
+    return when.timestamp() * 1e6 > (mark.committed_at_us or mark.published_at_us)
 
 
 def _net(topic: ViewTopic, start: int, end: int) -> Iterator[tuple[bytes | None, bytes | None]]:
@@ -195,9 +234,10 @@ def _values(row: bytes) -> dict[str, msgspec.Raw]:
     return msgspec.json.decode(row, type=dict[str, msgspec.Raw])
 
 
-def _gone(view: str, when: str) -> ViewError:
+def _gone(view: str, when: str, *kept: int | str) -> ViewError:
+    why = next((each for each in kept if isinstance(each, str)), "")
     return ViewError(
         f"{view} at {when} is no longer kept",
-        detail="its topic keeps every version for a day, and it is not in the warehouse, or that is not so far",
+        detail=f"its topic keeps every version for a day, and {why}",
         hint=f"CREATE MATERIALIZED VIEW {view} WITH (sinks = 'warehouse') AS … keeps every version from then on",
     )

@@ -18,11 +18,13 @@ from cdc.errors import ViewError
 from cdc.position import Lsn, Position
 from cdc.reader import Raw
 from headwater.warehouse_sql import AsOf
-from views.maintain.publisher import WHOLE_MS, Frontier
+from views.maintain.publisher import Frontier
 from views.sinks.following import ViewTopic, change
 from views.sinks.sink import Change
+from views.sinks.wholeness import WHOLE_MS, follows
 
 LOOK_BACK_RECORDS: Final = 500
+"""At first; an epoch may have any number."""
 _NEAR_RECORDS: Final = 2_000
 """When so few are left to search, they are read."""
 
@@ -39,6 +41,10 @@ class Came(msgspec.Struct, frozen=True):
     @property
     def at(self) -> datetime:
         return datetime.fromtimestamp((self.committed_at_us or self.published_at_us) / 1e6, UTC)
+
+    @property
+    def published(self) -> datetime:
+        return datetime.fromtimestamp(self.published_at_us / 1e6, UTC)
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ def bound_of(topic: ViewTopic, frontier: Frontier, when: AsOf | None) -> Bound:
     """Raises ViewError for a point that the view has not reached, or from before it had its present columns."""
     if when is None:
         return Bound(frontier.next_offset, is_whole=True)
-    _require_reached(frontier, when)
+    require_reached(frontier, when)
     low, high = frontier.since, frontier.next_offset
     first = _first(topic, low, high)
     if first is None or _is_after(first, when, frontier.era):
@@ -91,10 +97,19 @@ def bound_of(topic: ViewTopic, frontier: Frontier, when: AsOf | None) -> Bound:
             high = middle
         else:
             low = found.change.version + 1
-    following = next((each for each in between(topic, low, high) if _is_after(each, when, frontier.era)), None)
-    offset = following.change.version if following else high
+    last, is_sure, following = low - 1, isinstance(when, datetime) and _is_young(when), None
+    for raw in (raw for piece in topic.records(low, high) for raw in piece):
+        each = told(raw)
+        if each is not None and _is_after(each, when, frontier.era):
+            following = each
+            break
+        last, is_sure = raw.offset, is_sure or (each is not None and _is_young(each.came.published))
     after = following or _first(topic, high, frontier.next_offset)
-    return Bound(offset, after is None or _is_young(after))
+    # What was deleted long ago has left nothing but a gap.
+    if after is None:
+        return Bound(high, is_sure or frontier.next_offset <= last + 1)
+    is_next = is_sure or follows(last + 1, after.change.version)
+    return Bound(following.change.version if following else high, is_next and _is_young(after.came.published))
 
 
 def between(topic: ViewTopic, start: int, end: int) -> Iterator[Told]:
@@ -119,9 +134,16 @@ def at_offset(topic: ViewTopic, offset: int) -> Told | None:
 
 def position_before(topic: ViewTopic, found: Told, since: int) -> Position | None:
     """Of the epoch that the topic told before this record's."""
-    version = found.change.version
-    earlier = [each.position for each in between(topic, max(since, version - LOOK_BACK_RECORDS), version)]
-    return next((each for each in reversed(earlier) if each < found.position), None)
+    end, width = found.change.version, LOOK_BACK_RECORDS
+    while end > since:
+        start = max(since, end - width)
+        last: Position | None = None
+        for each in between(topic, start, end):
+            last = each.position if each.position < found.position else last
+        if last is not None:
+            return last
+        end, width = start, 2 * width
+    return None
 
 
 def _first(topic: ViewTopic, start: int, end: int) -> Told | None:
@@ -136,14 +158,18 @@ def _is_after(found: Told, when: AsOf, era: int) -> bool:
     return found.came.at > when
 
 
-def _is_young(found: Told) -> bool:
-    return time.time() * 1e3 - found.came.published_at_us / 1e3 < WHOLE_MS
+def _is_young(at: datetime) -> bool:
+    return (time.time() - at.timestamp()) * 1e3 < WHOLE_MS
 
 
-def _require_reached(frontier: Frontier, when: AsOf) -> None:
+def require_reached(frontier: Frontier, when: AsOf | None) -> None:
     """An instant that is still to come is as good as now; a commit that is not here yet is not."""
     lsn = Lsn.parse(frontier.lsn)
-    if isinstance(when, datetime) or (when <= lsn if isinstance(when, Lsn) else when <= frontier.position):
+    if (
+        when is None
+        or isinstance(when, datetime)
+        or (when <= lsn if isinstance(when, Lsn) else when <= frontier.position)
+    ):
         return
     raise ViewError(
         f"view {frontier.view} does not include {when} yet",

@@ -12,11 +12,12 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from headwater.warehouse_sql import KeptView, kept_views
+from cdc.position import Lsn, Position
+from headwater.warehouse_sql import AsOf, KeptView, kept_views
 from views.json_rows import json_rows
 from views.plan import Field
 from views.sinks.sink import Change, Mark, ViewShape
-from views.sinks.warehouse import CURRENT, HISTORY, Note
+from views.sinks.warehouse_folders import CURRENT, HISTORY
 from views.sinks.warehouse_rows import RowParser
 from views.sinks.warehouse_types import COMMITTED_AT, GONE, LSN, POSITION, VERSION, Layout
 
@@ -44,15 +45,33 @@ class PastWarehouse:
 
     def mark(self) -> Mark | None:
         """What it includes."""
-        from cdc.archive_delta import DeltaFolder
+        note = self.kept.note(CURRENT)
+        return None if note is None else note.mark
 
-        commit = DeltaFolder(self.kept.folder / CURRENT).last()
-        return None if commit is None else msgspec.json.decode(commit.note, type=Note).mark
+    def whole_from(self) -> int | None:
+        """From which version on its history has every one; None if nobody knows."""
+        return self.kept.whole_from()
 
-    def first_version(self) -> int | None:
+    def whole_since(self) -> datetime | None:
+        """When the first of them was committed."""
         with self._opened() as db:
-            [[found]] = db.execute(f"SELECT min({VERSION}) FROM history").fetchall()
-            return None if found is None else int(found)
+            first = f"SELECT epoch_us({COMMITTED_AT}) FROM history WHERE {VERSION} >= {self.whole_from() or 0}"
+            found = db.execute(f"{first} ORDER BY {VERSION} LIMIT 1").fetchall()
+        return datetime.fromtimestamp(found[0][0] / 1e6, UTC) if found and found[0][0] is not None else None
+
+    def before(self, when: AsOf, era: int) -> int | None:
+        """One past the last version that belongs to that point; None if the point lies before all that is known."""
+        position = f"[split_part({POSITION}, ':', 1)::BIGINT, split_part({POSITION}, ':', 2)::BIGINT]"
+        lsn = f"(('0x' || split_part({LSN}, '/', 1))::UBIGINT << 32) + ('0x' || split_part({LSN}, '/', 2))::UBIGINT"
+        if isinstance(when, Position):
+            fits = f"{position} <= [{when.era}, {when.offset}]"
+        elif isinstance(when, Lsn):  # those of earlier eras mean nothing in this one, and came before
+            fits = f"split_part({POSITION}, ':', 1)::BIGINT < {era} OR {lsn} <= {when.value}"
+        else:
+            fits = f"epoch_us({COMMITTED_AT}) <= {round(when.timestamp() * 1e6)}"
+        with self._opened() as db:
+            [[found]] = db.execute(f"SELECT max({VERSION}) FROM history WHERE {fits}").fetchall()
+        return None if found is None else int(found) + 1
 
     def rows(self, before: int, rows_max: int | None = None) -> tuple[int, list[bytes]]:
         """How many there were before that version, and the first of them by key."""
@@ -79,15 +98,16 @@ class PastWarehouse:
             pairs.setdefault(self._key_of(row), [None, None])[0 if is_old else 1] = None if is_gone else row
         yield from ((before, after) for before, after in pairs.values())
 
-    def versions(self, key: bytes) -> list[PastVersion]:
-        """Of one key, oldest first."""
+    def versions(self, key: bytes, newest: int | None = None) -> list[PastVersion]:
+        """Of one key, oldest first; all of them, or the newest."""
         layout = Layout.of(self.shape)
         asked, _ = RowParser(layout).parse([Change(key, None, 0)], [Mark("", 0)])
         same = " AND ".join(f"h.{name} IS NOT DISTINCT FROM k.{name}" for name in self._names) or "true"
         with self._opened() as db:
             db.register("wanted", asked)
             told = f"SELECT h.*, epoch_us(h.{COMMITTED_AT}) AS at_us FROM history h, wanted k WHERE {same}"
-            found = db.sql(f"{told} ORDER BY h.{VERSION}").to_arrow_table()
+            limit = "" if newest is None else f" ORDER BY h.{VERSION} DESC LIMIT {newest}"
+            found = db.sql(f"FROM ({told}{limit}) ORDER BY {VERSION}").to_arrow_table()
         columns = (found[name].to_pylist() for name in (VERSION, GONE, POSITION, LSN, "at_us"))
         return [
             PastVersion(
@@ -101,6 +121,13 @@ class PastWarehouse:
                 self._json(found), zip(*columns, strict=True), strict=True
             )
         ]
+
+    def position_before(self, version: int, position: str) -> Position | None:
+        """Of the epoch that changed the view before the one that brought this version."""
+        earlier = f"SELECT {POSITION} FROM history WHERE {VERSION} < {version} AND {POSITION} <> $position"
+        with self._opened() as db:
+            found = db.execute(f"{earlier} ORDER BY {VERSION} DESC LIMIT 1", {"position": position}).fetchall()
+        return Position.parse(found[0][0]) if found else None
 
     @property
     def _names(self) -> list[str]:

@@ -16,7 +16,7 @@ from headwater.views.apply import nobody
 from headwater.views.compare import chosen
 from headwater.views.kept import Frontiers, KeptView, open_view
 from headwater.views.place import Place
-from headwater.views.verify_history import VerifyRun, Why, now_us
+from headwater.views.verify_history import VIEW, VerifyRun, Why, now_us
 from headwater.views.verify_keys import SinkLooked, look_at_sink
 from headwater.views.verify_view import history_of, result_of_keys
 from headwater.views.view_sinks import opened, sinks_with_rows, topic_of
@@ -40,6 +40,19 @@ class Repaired:
     @property
     def is_equal(self) -> bool:
         return not any(sink.wrong for sink in self.sinks)
+
+
+def known_wrong(place: Place, view: str) -> list[bytes]:
+    """Keys that some sink was found to have wrong, and that were not found right since."""
+    places = history_of(place).wrong().get(view, {})
+    return list(dict.fromkeys(key.encode() for name, keys in places.items() if name != VIEW for key in keys))
+
+
+def rows_to_tell(place: Place, view: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    """What the view has under keys, as it would be told again; a key without a row is left out."""
+    kept = open_view(place.registry, Frontiers(place.deployment.kafka, place.deployment.source).look(), view)
+    named = {each.encoded: each.key.encode() for each in chosen(kept.store, keys)}
+    return {named[entry]: row for entry, row in kept.read(list(named)).items()}
 
 
 def repair_keys(place: Place, view: str, keys: Sequence[bytes], by: str) -> Repaired:

@@ -14,7 +14,7 @@ from typing import Final
 from cdc.errors import HeadwaterError
 from headwater.views.kept import KeptView, open_view
 from headwater.views.place import Place
-from headwater.views.verify import TooCostly, Verifier
+from headwater.views.verify import NotComputed, TooCostly, Verifier
 from headwater.views.verify_history import (
     VIEW,
     PlaceResult,
@@ -70,8 +70,8 @@ class Sampler:
             self.postgres_s += seen.compared_s
             results.append(result_of_view(seen))
             wrong[VIEW] = seen.wrong
-        except TooCostly as error:
-            results.append(PlaceResult(VIEW, 0, note=error.fact))
+        except (TooCostly, NotComputed) as error:
+            results.append(PlaceResult(VIEW, 0, note=error.fact))  # its sinks can be looked at
         for kind in sinks_with_rows(self.place, kept).values():
             try:
                 found = self._sink(kept, kind, keys)

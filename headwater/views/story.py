@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
@@ -19,6 +19,7 @@ import msgspec
 
 from cdc.archive import ArchiveReader
 from cdc.changelog import ChangeLog
+from cdc.events import TableName
 from cdc.position import Position
 from headwater.api.shapes import key_json
 from headwater.deployment import Deployment
@@ -27,7 +28,7 @@ from headwater.views.key_text import named_values
 from headwater.views.past import Past
 from headwater.views.past_topic import Told, at_offset, of_key, position_before
 from headwater.views.place import Place
-from views.lineage import Part, parts
+from views.lineage import Part, Sources, parts, sources
 from views.store import ViewStore
 
 VERSIONS_MAX: Final = 20
@@ -91,14 +92,15 @@ def story(
     past = Past.open(place, view)
     name = key_of(past.kept.store, key)
     found, notes = _versions(past, name)
-    told = found[-versions_max:]
+    told = [_as_told(past, each) for each in found[-versions_max:]]
     earlier = found[: len(found) - len(told)]
-    log, uses = log_of(place.deployment), parts(past.kept.group.plans[view].root)
+    root = past.kept.group.plans[view].root
+    log, made_of = log_of(place.deployment), _MadeOf(parts(root), sources(root))
     made: list[StoryVersion] = []
     last = earlier[-1].after if earlier else None
     for number, each in enumerate(told):
         follows = (number == 0 and not earlier) or each.before == last
-        found_causes = _causes(past, log, uses, each) if with_causes else NO_CAUSES
+        found_causes = _causes(past, log, made_of, each) if with_causes else NO_CAUSES
         made.append(_version(each, found_causes, follows=follows))
         last = each.after
     gaps = [version for version in made if not version.follows]
@@ -131,7 +133,7 @@ class _Seen:
     before: bytes | None
     after: bytes | None
     told: Told | None
-    """Its record in the topic, if that is still there."""
+    """Its record in the topic, if that is still there and was asked for."""
     position: str = ""
     lsn: str = ""
     committed_at: datetime | None = None
@@ -149,19 +151,21 @@ def _versions(past: Past, key: bytes) -> tuple[list[_Seen], list[str]]:
                 break  # it has gone on since it was asked for its mark: the topic has that, too
             if found and found[-1].after is None and version.row is None:
                 continue  # the tombstone after a deletion
-            record = at_offset(past.topic, version.version)
             found.append(
                 _Seen(
                     version.version,
-                    record.change.before if record else before,
+                    before,
                     version.row,
-                    record,
+                    None,
                     version.position,
                     version.lsn,
                     version.committed_at,
                 )
             )
             before = version.row
+        whole_from = past.warehouse.whole_from()
+        if whole_from is None or whole_from > past.frontier.since:
+            notes.append(f"before version {whole_from or start} the warehouse may lack some")
     elif past.warehouse is None:
         notes.append("the view is not in the warehouse: older versions than a day may be gone")
     for told in of_key(past.topic, start, past.frontier.next_offset, key):
@@ -169,14 +173,39 @@ def _versions(past: Past, key: bytes) -> tuple[list[_Seen], list[str]]:
     return found, notes
 
 
-def _causes(past: Past, log: ChangeLog, uses: Sequence[Part], seen: _Seen) -> Causes:
+def _as_told(past: Past, seen: _Seen) -> _Seen:
+    """With its record, if the topic still has it: each costs a look at Kafka, so only those that are told have it."""
+    record = seen.told or at_offset(past.topic, seen.version)
+    return seen if record is None else replace(seen, before=record.change.before, told=record)
+
+
+@dataclass(frozen=True)
+class _MadeOf:
+    """Tables in the view, and in its columns."""
+
+    uses: Sequence[Part]
+    columns: Sources
+
+    def tables(self, before: bytes | None, after: bytes | None) -> set[TableName]:
+        """Whose changes may be why these two differ. Whether there is a row at all, any of them may decide."""
+        if before is None or after is None:
+            return {use.table for use in self.uses}
+        return {table for each in column_changes(before, after) for table in self.columns.get(each.name, ())}
+
+
+def _causes(past: Past, log: ChangeLog, made_of: _MadeOf, seen: _Seen) -> Causes:
     """What is nobody's doing has none."""
     told = seen.told
     if told is not None and told.came.silent:
         return NO_CAUSES
     rows = [json.loads(row) for row in (seen.before, seen.after) if row is not None]
-    after = position_before(past.topic, told, past.frontier.since) if told else None
-    return causes(log, Concerned(uses, past.kept.store.key, rows), after, _position(seen))
+    after = None
+    if past.warehouse is not None and seen.position:  # of the epoch before the topic may have let all go
+        after = past.warehouse.position_before(seen.version, seen.position)
+    if after is None and told is not None:
+        after = position_before(past.topic, told, past.frontier.since)
+    concerned = Concerned(made_of.uses, past.kept.store.key, rows, made_of.tables(seen.before, seen.after))
+    return causes(log, concerned, after, _position(seen))
 
 
 def _version(seen: _Seen, found: Causes, *, follows: bool) -> StoryVersion:

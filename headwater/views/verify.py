@@ -21,6 +21,12 @@ process between writing its commit and showing it, for as long as an epoch takes
 busy database, a suspect with the same two values in ROUNDS_MAX rounds that the topic never mentioned. A suspect that
 kept changing is counted as unsettled, not as different.
 
+A row that never rests has many values in an epoch, and one snapshot hardly sees the last of them. So a few such rows
+are watched: in step 2 of a round of their own Postgres is asked for them at as many moments as a second holds, each
+between two ends of the WAL. One right after the last commit of an epoch has to show what the view had at that epoch's
+end; one of any other moment proves nothing of a row that counts up. So only a row that is wrong by less than it changes
+within two moments, some milliseconds, may pass for equal.
+
 With `lock`, what is left is settled at once: a lock in share mode lets the writers of the view's tables finish and
 holds new ones up until the frontier has passed the WAL's end. A lock is let go after its commit is visible, so view
 and SQL then hold the same transactions. Writers wait for about an epoch and a heartbeat.
@@ -40,15 +46,16 @@ from psycopg import sql
 
 from cdc.addresses import KafkaAddress, PostgresAddress, Source
 from cdc.changelog import ChangeLog
-from cdc.errors import SourceError, ViewError
+from cdc.errors import ViewError
 from cdc.events import ChangeEvent, End, TableName
 from cdc.position import Lsn, Position
 from cdc.postgres import connect, explained
 from cdc.reader import read_range
 from cdc.topics import find_state
-from headwater.views.compare import SETTINGS, Comparison, Differing, Kind, Look, chosen
+from headwater.views.compare import Comparison, Differing, Kind, Look, chosen
 from headwater.views.declared import tables_of
 from headwater.views.kept import Frontiers, KeptView, includes, open_view
+from headwater.views.moments import Shown, moments, pinned, snapshot, wal_end
 from views.maintain.publisher import Frontier, view_topic
 from views.maintain.registry import Registry, ViewState
 
@@ -57,14 +64,17 @@ TIMEOUT_S: Final = 60.0
 LOCK_TIMEOUT_MS: Final = 5_000
 QUIET_RECORDS_MAX: Final = 100_000
 """A window with more records than that is taken for a busy one without reading it."""
+WATCHED_MAX: Final = 100
+"""So many rows that never rest are watched in a round."""
 EXAMPLES: Final = 5
 WRONG_MAX: Final = 1_000
 COST_MAX: Final = 100_000.0
 """What some keys may cost Postgres, in its planner's units: beyond it, only a look at all rows is worth it."""
-_WAITING: Final = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'"
-_POLL_S: Final = 0.1
 
 OnRows = Callable[[int], None]
+_Record = dict[str, msgspec.Raw]
+_Held = tuple[bytes | None, list[dict[str, bytes]]]
+"""A value that the view had, and what Postgres showed right then."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +108,12 @@ class TooCostly(ViewError):
     """Postgres would have to compute the whole view for some of its rows."""
 
 
+class NotComputed(ViewError):
+    """The view's SQL fails in Postgres."""
+
+
 @dataclass(frozen=True)
-class _Round:
+class Round:
     comparison: Comparison
     look: Look
     lsn: Lsn
@@ -147,6 +161,8 @@ class Verifier:
             found.leave_out(changed)
             suspects, changed = self._suspects(kept, last)
             found.settle(suspects, is_quiet=self._is_quiet(kept, last))
+            if changed and not found.is_over:
+                suspects = self._watched(kept, suspects, changed)
         found.leave_out(changed)
         differing = found.certain(suspects)
         return Verified(
@@ -183,31 +199,61 @@ class Verifier:
         suspects: Collection[Differing] | None,
         on_rows: OnRows,
         cost_max: float | None = None,
-    ) -> _Round:
+    ) -> Round:
         start = self._frontier(kept)
         topic_start = self._topic_end(kept.view)
-        with _snapshot(self.postgres, self.timeout_s) as (conn, lsn):
+        with snapshot(self.postgres, self.timeout_s) as (conn, lsn):
             self._wait(kept, includes(lsn), f"Postgres is at {lsn}")
             comparison, began = Comparison(kept, conn), time.monotonic()
-            with explained(conn):
+            with computing(kept.view), explained(conn):
                 if suspects and cost_max is not None:
                     _require_cheap(kept.view, comparison.cost(suspects), cost_max)
                 look = comparison.all(on_rows) if suspects is None else comparison.again(suspects)
             compared_s = time.monotonic() - began
+        return Round(comparison, look, lsn, start, self._all_published(kept), topic_start, compared_s)
+
+    def _all_published(self, kept: KeptView) -> Frontier:
+        """What was read from the store so far."""
         epoch = kept.epoch
         end = self._wait(kept, lambda frontier: frontier.offset >= epoch, f"its rows are at {epoch}")
         if end.group != kept.group.spec.id or end.era != kept.group.spec.era:
             raise _replaced(kept.view)
-        return _Round(comparison, look, lsn, start, end, topic_start, compared_s)
+        return end
 
     def _locked(self, kept: KeptView, suspects: Collection[Differing]) -> dict[str, Differing]:
         tables = sql.SQL(", ").join(sql.Identifier(t.schema, t.name) for t in self._tables(kept))
-        with connect(self.postgres) as conn, explained(conn), conn.transaction():
+        with connect(self.postgres) as conn, computing(kept.view), explained(conn), conn.transaction():
             conn.execute("select set_config('lock_timeout', %s, true)", [f"{LOCK_TIMEOUT_MS}ms"])
             conn.execute(sql.SQL("lock table only {} in share mode").format(tables))
-            lsn = _prepared(conn)
+            lsn = pinned(conn)
             self._wait(kept, includes(lsn), f"Postgres is at {lsn}")
             return dict(Comparison(kept, conn).again(suspects).differing)
+
+    def _watched(
+        self, kept: KeptView, suspects: Mapping[str, Differing], changing: Collection[str]
+    ) -> dict[str, Differing]:
+        """Without those of the changing ones that had, right after an epoch, what the view had at its end."""
+        watched = [suspects[key] for key in sorted(changing)[:WATCHED_MAX]]
+        topic_start = self._topic_end(kept.view)
+        with connect(self.postgres) as conn, computing(kept.view), explained(conn):
+            comparison, shown = Comparison(kept, conn), Shown([wal_end(conn)])
+            for _ in moments(conn, self.timeout_s):
+                shown.add(comparison.postgres_rows(watched), wal_end(conn))
+        self._wait(kept, includes(shown.ends[-1]), f"Postgres is at {shown.ends[-1]}")
+        stored = kept.read_anywhere([each.encoded for each in watched])
+        self._all_published(kept)
+        held: dict[str, list[_Held]] = {each.key: [] for each in watched}
+        for key, record in self._records(kept, topic_start, held.keys()):
+            held[key].append((_value(record["after"]), shown.after(_lsn(record))))
+        for each in watched:  # one that rested meanwhile was the same at all of them
+            held[each.key] = held[each.key] or [(stored.get(each.encoded), shown.rows)]
+
+        equal = {
+            key
+            for key, values in held.items()
+            if any(comparison.is_equal(rows.get(key), value) for value, moments_ in values for rows in moments_)
+        }
+        return {key: suspect for key, suspect in suspects.items() if key not in equal}
 
     def _tables(self, kept: KeptView) -> tuple[TableName, ...]:
         return tables_of(kept.group.plans[kept.view].root)
@@ -233,24 +279,34 @@ class Verifier:
         state = find_state(self.kafka, view_topic(self.source, view))
         return state.high if state is not None else 0
 
-    def _suspects(self, kept: KeptView, round_: _Round) -> tuple[dict[str, Differing], set[str]]:
+    def _suspects(self, kept: KeptView, round_: Round) -> tuple[dict[str, Differing], set[str]]:
         """What differs, without the rows that had Postgres' value at the end of some epoch in the window; and of these
         the keys that changed in it."""
         left, changed = dict(round_.look.differing), set[str]()
         if not left:
             return {}, changed
-        topic = view_topic(self.source, kept.view)
-        for chunk in read_range(self.kafka, topic, round_.topic_start, self._topic_end(kept.view)):
-            for raw in chunk:
-                key = (raw.key or b"").decode()
-                if key in left and raw.value is not None:
-                    changed.add(key)
-                    values = _before_and_after(raw.value)
-                    if any(round_.comparison.is_equal(left[key].postgres, value) for value in values):
-                        del left[key]
+        for key, value in self._published(kept, round_.topic_start, set(left)):
+            changed.add(key)
+            if key in left and round_.comparison.is_equal(left[key].postgres, value):
+                del left[key]
         return left, changed & left.keys()
 
-    def _is_quiet(self, kept: KeptView, round_: _Round) -> bool:
+    def _published(self, kept: KeptView, topic_start: int, keys: Collection[str]) -> Iterator[tuple[str, bytes | None]]:
+        """The values that those keys had at the ends of epochs since then."""
+        for key, record in self._records(kept, topic_start, keys):
+            yield key, _value(record["before"])
+            yield key, _value(record["after"])
+
+    def _records(self, kept: KeptView, topic_start: int, keys: Collection[str]) -> Iterator[tuple[str, _Record]]:
+        """What the view has told of those keys since then."""
+        topic = view_topic(self.source, kept.view)
+        for chunk in read_range(self.kafka, topic, topic_start, self._topic_end(kept.view)):
+            for raw in chunk:
+                key = (raw.key or b"").decode()
+                if key in keys and raw.value is not None:
+                    yield key, msgspec.json.decode(raw.value, type=_Record)
+
+    def _is_quiet(self, kept: KeptView, round_: Round) -> bool:
         start, end = round_.start.position, round_.end.position
         if end.offset - start.offset > QUIET_RECORDS_MAX:
             return False
@@ -279,37 +335,23 @@ class _Settled:
 
 
 @contextmanager
-def _snapshot(address: PostgresAddress, timeout_s: float) -> Iterator[tuple[psycopg.Connection, Lsn]]:
-    """A transaction that sees one moment, and an LSN after everything that it sees."""
-    with connect(address) as conn, explained(conn):
-        deadline = time.monotonic() + timeout_s
-        while (row := conn.execute(_WAITING).fetchone()) and row[0]:
-            if time.monotonic() > deadline:
-                raise SourceError(
-                    "commits wait for a synchronous standby",
-                    detail="they are in the log, and not yet visible",
-                    hint="select * from pg_stat_replication",
-                )
-            time.sleep(_POLL_S)
-        conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        conn.read_only = True
-        with conn.transaction():
-            yield conn, _prepared(conn)
+def computing(view: str) -> Iterator[None]:
+    """What Postgres says when its rows make the SQL fail: a division by zero, say."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise NotComputed(
+            f"Postgres cannot compute {view}", detail=str(error).strip(), hint=f"headwater explain {view}"
+        ) from error
 
 
-def _prepared(conn: psycopg.Connection) -> Lsn:
-    """Sets what the text of values depends on. The first statement takes the snapshot, so the LSN comes after it."""
-    for name, value in SETTINGS.items():
-        conn.execute("select set_config(%s, %s, true)", [name, value])
-    found = conn.execute("select pg_current_wal_insert_lsn()::text").fetchone()
-    assert found is not None
-    return Lsn.parse(found[0])
+def _value(part: msgspec.Raw) -> bytes | None:
+    return None if bytes(part) == b"null" else bytes(part)
 
 
-def _before_and_after(value: bytes) -> Iterator[bytes | None]:
-    record = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
-    for part in (bytes(record["before"]), bytes(record["after"])):
-        yield None if part == b"null" else part
+def _lsn(record: _Record) -> Lsn:
+    """Of the last commit of the epoch that told it."""
+    return Lsn.parse(msgspec.json.decode(record["lsn"], type=str))
 
 
 def _touches(entry: object, tables: set[TableName]) -> bool:

@@ -9,16 +9,16 @@ and not in a database: it is there when a database is not, and costs the source 
 
 from __future__ import annotations
 
-import fcntl
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from headwater.file_lock import locked
 from views.maintain.group import write_whole
 
 HISTORY: Final = "verified.jsonl"
@@ -90,6 +90,8 @@ class WrongKey(msgspec.Struct, frozen=True):
 
 Wrong = dict[str, dict[str, dict[str, WrongKey]]]
 """By view, place and key."""
+IsTheirs = Callable[[str, str], bool]
+"""Whether a row of a view, named by its key as JSON, is to be erased."""
 
 
 class VerifyHistory:
@@ -125,7 +127,7 @@ class VerifyHistory:
     ) -> None:
         """A run, with what was wrong by place. `looked` are the keys that it looked at; None is all. A run that is not
         told only says what is right now."""
-        with self._locked():
+        with locked(self._folder / LOCK):
             known = self.wrong()
             after = noted(known, run, wrong or {}, looked)
             if after != known:
@@ -137,22 +139,25 @@ class VerifyHistory:
         """Views that are gone have nothing wrong any more."""
         if all(view in views for view in self.wrong()):
             return
-        with self._locked():
+        with locked(self._folder / LOCK):
             left = {view: places for view, places in self.wrong().items() if view in views}
             write_whole(self._folder / WRONG, msgspec.json.encode(left))
 
-    def count_lines(self, is_theirs: Callable[[bytes], bool]) -> int:
-        """Runs whose text holds something that is to be erased; what is wrong now counts as one."""
-        return sum(map(is_theirs, [*self._lines(), msgspec.json.encode(self.wrong())]))
+    def count_noted(self, is_theirs: IsTheirs) -> int:
+        """Runs that name a row that is to be erased, and such rows that are known to be wrong."""
+        rows = sum(
+            is_theirs(view, key) for view, places in self.wrong().items() for keys in places.values() for key in keys
+        )
+        return rows + sum(_names(line, is_theirs) for line in self._lines())
 
-    def erase_lines(self, is_theirs: Callable[[bytes], bool]) -> int:
-        with self._locked():
-            found = self.count_lines(is_theirs)
-            left = [line for line in self._lines() if not is_theirs(line)]
+    def erase_noted(self, is_theirs: IsTheirs) -> int:
+        """What else is known to be wrong stays so."""
+        with locked(self._folder / LOCK):
+            found = self.count_noted(is_theirs)
             if found:
+                left = [line for line in self._lines() if not _names(line, is_theirs)]
                 write_whole(self._folder / HISTORY, b"".join(line + b"\n" for line in left))
-            if is_theirs(msgspec.json.encode(self.wrong())):
-                write_whole(self._folder / WRONG, b"{}")
+                write_whole(self._folder / WRONG, msgspec.json.encode(_without(self.wrong(), is_theirs)))
         return found
 
     def _lines(self) -> list[bytes]:
@@ -169,12 +174,24 @@ class VerifyHistory:
         with file.open("ab") as out:
             out.write(line + b"\n")
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / LOCK).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+
+def _names(line: bytes, is_theirs: IsTheirs) -> bool:
+    try:
+        run = msgspec.json.decode(line, type=VerifyRun)
+    except msgspec.MsgspecError:
+        return False
+    shown = [key.partition(" ")[2] for place in run.places for key in place.keys]
+    return any(is_theirs(run.view, key) for key in (*shown, *run.repaired))
+
+
+def _without(wrong: Wrong, is_theirs: IsTheirs) -> Wrong:
+    return {
+        view: {
+            place: {key: each for key, each in keys.items() if not is_theirs(view, key)}
+            for place, keys in places.items()
+        }
+        for view, places in wrong.items()
+    }
 
 
 def noted(

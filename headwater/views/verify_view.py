@@ -21,7 +21,7 @@ from headwater.views.verify_history import (
     now_us,
     shown,
 )  # fmt: skip
-from headwater.views.verify_sinks import SinkVerified, may_be_absent, verify_sink
+from headwater.views.verify_sinks import SinkVerified, allowed, verify_sink
 from headwater.views.view_sinks import opened, sinks_with_rows, topic_of
 from views.sinks.sink import SinkKind
 
@@ -87,8 +87,8 @@ def verify_view(
         for kind in _kinds(place, view) if with_sinks else ():
             sinks.append(_sink(place, view, kind, asking.examples))
             on_sink(sinks[-1])
-    except HeadwaterError as error:
-        failure = ": ".join(filter(None, (error.fact, error.detail)))
+    except Exception as error:
+        failure = _why(error)
         raise
     finally:
         results = [*([result_of_view(seen)] if seen else []), *map(_result_of_sink, sinks)]
@@ -99,6 +99,12 @@ def verify_view(
         if results:
             history_of(place).add(run, wrong)
     return ViewVerified(seen, tuple(sinks))
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, HeadwaterError):
+        return ": ".join(filter(None, (error.fact, error.detail)))
+    return f"{type(error).__name__}: {error}"
 
 
 def result_of_view(found: Verified) -> PlaceResult:
@@ -140,7 +146,6 @@ def _kinds(place: Place, view: str) -> list[SinkKind]:
 
 def _sink(place: Place, view: str, kind: SinkKind, examples: int) -> SinkVerified:
     kept = open_view(place.registry, verifier_of(place).frontiers.look(), view)
-    expires = may_be_absent(kind.name, kept.group.declared[view].options)
     with opened(place, kept, kind) as found:
         return verify_sink(
             kind.name,
@@ -149,5 +154,5 @@ def _sink(place: Place, view: str, kind: SinkKind, examples: int) -> SinkVerifie
             topic_of(place, view),
             examples,
             generation=found.generation,
-            allowed=("missing",) if expires else (),
+            allowed=allowed(kind.name, kept.group.declared[view].options),
         )

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,8 +92,15 @@ def served(browser: Browser, deployment: Deployment, spark: SparkSession) -> Ite
 
 @pytest.fixture
 def page(browser: Browser, served: Served) -> Iterator[Page]:
-    """A window of its own, without cookies. What scripts could not do, or the policy forbade, fails the test."""
-    context = browser.new_context(base_url=served.url, viewport={"width": 1440, "height": 900}, locale="en-GB")
+    with window(browser, served.url) as opened:
+        yield opened
+
+
+@contextmanager
+def window(browser: Browser, url: str, *, scripts: bool = True) -> Iterator[Page]:
+    """One of its own, without cookies. What scripts could not do, or the policy forbade, fails the test."""
+    size: ViewportSize = {"width": 1440, "height": 900}
+    context = browser.new_context(base_url=url, viewport=size, locale="en-GB", java_script_enabled=scripts)
     context.set_default_timeout(DEADLINE_MS)
     opened, wrong = context.new_page(), list[str]()
     opened.on("pageerror", lambda error: wrong.append(str(error)))

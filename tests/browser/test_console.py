@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from headwater.pages.sessions import Sessions, address
 from headwater.status import Observer
-from tests.browser.conftest import Shoot
+from tests.browser.conftest import Shoot, window
 from tests.browser.served import VIEW, Served
 from views.generation import GenerationState
 
@@ -121,6 +121,62 @@ def test_rebuild_watch_switch_roll_back(watched: Served, console: Page, shoot: S
     console.goto("console/audit")
     for verb in ("rebuild", "switch", "rollback"):
         expect(console.get_by_role("row", name="os:ann").filter(has_text=verb).first).to_contain_text("done")
+
+
+def test_without_scripts_the_server_asks(watched: Served, browser: Browser, shoot: Shoot) -> None:
+    with window(browser, watched.url, scripts=False) as page:
+        page.goto(address(watched.url, Sessions(watched.place.settings.data_folder).make_link("os:ann")))
+        page.get_by_role("button", name="Open the console").click()
+        page.goto(f"console/views/{VIEW}")
+        page.get_by_role("button", name="Pause", exact=True).first.click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Stop feeding the")
+        shoot(page, "console-question")
+        page.get_by_role("link", name="No, go back").click()
+        expect(page.get_by_role("heading", name=VIEW, level=1)).to_be_visible()
+        assert not watched.rig.registry.book().held
+        page.get_by_role("button", name="Pause", exact=True).first.click()
+        page.get_by_role("button", name="Yes, do it").click()
+        expect(page.locator(".notice.ok")).to_be_visible()
+        page.get_by_role("button", name="Go on feeding").click()
+        expect(page.locator(".notice.ok")).to_be_visible()
+        assert not watched.rig.registry.book().held
+
+
+def test_a_rebuild_by_the_keyboard_alone(watched: Served, console: Page) -> None:
+    """From the plan to the switch, while the page moves under the focus."""
+    console.on("dialog", lambda dialog: dialog.accept())
+    console.goto(f"console/views/{VIEW}")
+    before = live(watched)
+    tab_to(console, "r-sink")
+    console.keyboard.type("cache")
+    tab_to(console, "r-switches")
+    console.keyboard.press("Space")
+    press(console, "Plan a rebuild")
+    expect(console.locator(".steps")).to_contain_text("compare every row")
+    press(console, "Begin the rebuild")
+    expect(console.get_by_role("button", name="Switch readers to it")).to_be_visible(timeout=REBUILD_MS)
+    press(console, "Switch readers to it")
+    expect(console.get_by_role("button", name="Roll back to it").first).to_be_visible(timeout=REBUILD_MS)
+    [cache] = [each for each in watched.rig.registry.book().of(VIEW, "cache") if each.state is GenerationState.LIVE]
+    assert (cache.number > 1, live(watched)) == (True, before)
+
+
+FOCUSED = "(() => { const it = document.activeElement; return it.id || it.textContent.trim(); })()"
+TABS_MAX = 150
+
+
+def tab_to(page: Page, wanted: str) -> None:
+    """By its id, or what it says."""
+    for _ in range(TABS_MAX):
+        page.keyboard.press("Tab")
+        if page.evaluate(FOCUSED) == wanted:
+            return
+    raise AssertionError(f"{wanted} cannot be reached with Tab")
+
+
+def press(page: Page, button: str) -> None:
+    tab_to(page, button)
+    page.keyboard.press("Enter")
 
 
 def live(served: Served) -> int:

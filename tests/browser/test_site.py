@@ -87,7 +87,7 @@ def it_is_saved_with_a_preview(page: Page, shoot: Shoot, houses: int) -> None:
     expect(dialog.locator("#preview .figure").first).to_have_text(re.compile(rf"Match now\s*{houses}$"))
     expect(dialog.get_by_text("in the last")).to_be_visible()
     shoot(page, "save")
-    dialog.get_by_label("Name").fill("Houses in Paris")
+    dialog.get_by_role("textbox", name="Name", exact=True).fill("Houses in Paris")
     dialog.get_by_role("button", name="Save", exact=True).click()
     saved = page.locator(".alert", has_text="Houses in Paris")
     expect(saved.get_by_text("Active")).to_be_visible()
@@ -135,6 +135,13 @@ def it_is_changed_and_deleted(page: Page, shoot: Shoot) -> None:
     expect(page.get_by_label("How often")).to_have_value("daily")
     expect(page.locator(".news", has_text="Blue door")).to_be_visible()
     shoot(page, "alert")
+    page.get_by_label("The price drops").check()
+    page.get_by_role("button", name="Save changes").click()
+    expect(page.get_by_label("The price drops")).to_be_checked()
+    page.get_by_label("The price drops").uncheck()
+    page.get_by_role("button", name="Save changes").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.get_by_label("The price drops")).not_to_be_checked()
     page.get_by_label("Quiet from").fill("22:00")
     page.get_by_role("button", name="Save changes").click()
     expect(page.get_by_role("alert")).to_contain_text("Quiet hours are from one time to another")
@@ -142,6 +149,44 @@ def it_is_changed_and_deleted(page: Page, shoot: Shoot) -> None:
     saved.locator("summary", has_text="Delete").click()
     saved.get_by_role("button", name="Delete for good").click()
     expect(saved).to_have_count(0)
+
+
+def test_what_is_seldom_needed_is_folded_away(served: Served, page: Page, shoot: Shoot) -> None:
+    """By the keyboard: by how much a price drops, until when, to a program; and what that program verifies with."""
+    page.goto(f"search/{VIEW}/save?is.kind=flat&is.city=Lyon")
+    name = page.get_by_role("textbox", name="Name", exact=True)
+    name.fill("Flats in Lyon")
+    expect(page.get_by_label("How much")).to_be_hidden()
+    page.get_by_label("The price drops").focus()
+    page.keyboard.press("Space")
+    page.get_by_label("Anything about a match changes").check()
+    page.locator("summary", has_text="More options").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("5")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")
+    page.get_by_role("group", name="Columns").get_by_label("Title").check()
+    page.get_by_label("Until the last day").fill("2031-05-01")
+    page.get_by_label("E-mail").fill("ada@example.org")
+    page.get_by_label("Webhook").fill("https://example.com/hook")
+    shoot(page, "save-more")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("by e-mail or by webhook")
+    expect(page.get_by_label("How much")).to_have_value("5")
+    page.get_by_label("E-mail").fill("")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_text("What it sends is signed")).to_be_visible()
+    expect(page.get_by_text("Told by webhook to https://example.com/hook.")).to_be_visible()
+    page.get_by_role("button", name="New signing secret").click()
+    expect(page.locator("#secret")).to_contain_text("whsec_")
+    shoot(page, "alert-webhook")
+    kept = "select threshold, threshold_unit, columns, secrets[1] from headwater.subscriptions join headwater.endpoints"
+    kept += " using (owner, channel, target) where label = 'Flats in Lyon'"
+    [(threshold, unit, columns, secret)] = served.connection.execute(kept).fetchall()
+    assert (threshold, unit, columns) == (5, "percent", ["title"])
+    assert page.locator("#secret").inner_text() == secret
+    expect(page.get_by_label("Until the last day")).to_have_value("2031-05-01")
 
 
 def control(served: Served, query: str = "kind:studio city:valletta", label: str = "Studios in Valletta") -> None:
@@ -175,7 +220,7 @@ def live(served: Served, after: int, what: str, most: int) -> list[tuple[int, st
 def test_unsubscribe_by_link(served: Served, page: Page, shoot: Shoot) -> None:
     conn, ada = served.connection, "ada@example.org"
     page.goto(f"search/{VIEW}/save?is.kind=cottage&is.city=Mdina&q=view")
-    page.get_by_label("Name").fill("Cottages in Mdina")
+    page.get_by_role("textbox", name="Name", exact=True).fill("Cottages in Mdina")
     page.get_by_label("E-mail").fill(ada)
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_text("Saved.")).to_be_visible()
@@ -252,6 +297,9 @@ def test_forms_of_others_are_refused(served: Served) -> None:
     for headers in ({}, {"Origin": "https://evil.example"}):
         answer = httpx.post(f"{served.url}alerts", data=form, headers=headers)
         assert answer.status_code == httpx.codes.FORBIDDEN
-    assert httpx.get(f"{served.url}inbox", headers={"Host": "rebound.example"}).status_code == httpx.codes.UNAUTHORIZED
+    assert (
+        httpx.get(f"{served.url}inbox", headers={"Host": "rebound.example"}).status_code
+        == httpx.codes.MISDIRECTED_REQUEST
+    )
     found = served.connection.execute("select 1 from headwater.subscriptions where label = 'Not mine'").fetchall()
     assert found == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import httpx
 import psycopg
 import pytest
 
+from alerts import quiet
+from alerts.explaining import LastChange
 from alerts.notifier import notify
-from alerts.outbox import record
 from alerts.previewing import Version
+from alerts.suppressions import suppress
 from cdc.errors import ConfigurationError
 from headwater.api.access import ApiKey, KeyStore
 from headwater.api.owners import HEADER, owner_for
@@ -25,12 +27,14 @@ from headwater.migrate import migrate
 from headwater.saved_searches import SavedSearches
 from headwater.settings import Settings
 from headwater.view_history import History
-from search.index import IndexDefinition
+from search.index import IndexDefinition, define
 from search.query import Query
-from tests.alerts.store.wishes import definition, match, row
+from tests.alerts.store.wishes import FIELDS, match, record, row
 from tests.conftest import fresh_database
 from tests.headwater.test_http import free_port
+from views.sinks.sink import ViewShape
 
+COMMITTED = datetime(2026, 6, 1, 12, tzinfo=UTC)
 CARD = {"view": "listing", "query": "city:paris price:..500"}
 
 
@@ -39,26 +43,41 @@ class MadeUp:
 
     is_searched = has_history = True
     matching = 20
+    fields = FIELDS
+    changed: LastChange | None = None
+    past: Sequence[Version] = (Version(1, row(1, 600)), Version(1, row(1, 400)), Version(2, row(2, 100)))
 
     def definition(self, view: str) -> IndexDefinition:
         if view != "listing":
             raise NotFound(f"no view {view}", hint="did you mean listing?")
-        return definition()
+        return define(ViewShape("market", "listing", self.fields, ("id",)))
 
     def count(self, view: str, query: Query) -> int | None:
         return self.matching if self.is_searched else None
 
-    def row(self, view: str, key: Sequence[str]) -> tuple[bytes, bytes | None]:
-        return f'{{"id":{key[0]}}}'.encode(), row(1, 600) if key == ["1"] else None
+    def row(self, view: str, key: Sequence[str] | str) -> tuple[bytes, bytes | None]:
+        word = key if isinstance(key, str) else key[0]
+        return f'{{"id":{word}}}'.encode(), row(1, 600) if word == "1" else None
+
+    def last_change(self, view: str, key: bytes) -> LastChange | None:
+        return self.changed
 
     def history(self, view: str, since: datetime, versions_max: int) -> History | None:
-        past = [Version(1, row(1, 600)), Version(1, row(1, 400)), Version(2, row(2, 100))]
-        return History(since, iter(past)) if self.has_history else None
+        return History(since, iter(self.past)) if self.has_history else None
 
 
 class Desk:
-    def __init__(self, client: httpx.Client, conn: psycopg.Connection, views: MadeUp, keys: KeyStore) -> None:
-        self.client, self.conn, self.views, self.keys, self.version = client, conn, views, keys, 0
+    version = 0
+
+    def __init__(
+        self,
+        client: httpx.Client,
+        conn: psycopg.Connection,
+        views: MadeUp,
+        keys: KeyStore,
+        searches: SavedSearches,
+    ) -> None:
+        self.client, self.conn, self.views, self.keys, self.searches = client, conn, views, keys, searches
 
     def ask(self, method: str, path: str, status: int = 200, owner: str = "ada", **given: Any) -> Any:
         headers = {HEADER: owner} | given.pop("headers", {})
@@ -98,10 +117,19 @@ def desk(
             psycopg.connect(address.conninfo(), autocommit=True) as conn,
             httpx.Client(base_url=page.url, timeout=60) as client,
         ):
-            yield Desk(client, conn, views, KeyStore(address))
+            yield Desk(client, conn, views, KeyStore(address), made)
 
 
 pytestmark = pytest.mark.stack
+
+
+def test_an_owner_is_the_same_in_a_header_and_in_a_body(desk: Desk) -> None:
+    for written in ("josé", "Ада ✓"):
+        told = desk.ask("GET", "/inbox", headers={HEADER: written.encode()})
+        vouched = desk.client.post("/v1/site/sessions", json={"owner": written}).json()
+        assert told["owner"] == vouched["owner"] == written
+    refused = desk.ask("GET", "/inbox", 400, headers={HEADER: "josé".encode("latin-1")})
+    assert "UTF-8" in refused["hint"]
 
 
 def test_a_search_from_its_saving_to_its_end(desk: Desk) -> None:
@@ -148,7 +176,9 @@ def test_what_is_wrong_is_told(desk: Desk, given: dict[str, Any], status: int, w
 
 def test_limits(desk: Desk) -> None:
     desk.views.matching = 51
-    assert "about 51 rows match now, at most 50" in desk.save(400)["detail"]
+    refused = desk.save(400)
+    assert "about 51 rows match now, at most 50" in refused["detail"]
+    assert (refused["hits"], refused["hits_max"]) == (51, 50)
     desk.views.matching = 50
     ids = [desk.save()["id"] for _ in range(3)]
     assert "as many as one may have" in desk.save(409)["error"]
@@ -159,6 +189,16 @@ def test_limits(desk: Desk) -> None:
     assert desk.ask("PATCH", f"/{ids[0]}", 400, json={"view": "house"})["error"] == "a saved search stays with its view"
 
 
+def test_an_end_that_is_past_is_refused(desk: Desk) -> None:
+    past, future = ((datetime.now(UTC) + timedelta(hours=hours)).isoformat() for hours in (-1, 1))
+    assert desk.save(400, expires_at=past)["error"] == "a saved search expires in the future"
+    id_ = desk.save(expires_at=future)["id"]
+    desk.ask("PATCH", f"/{id_}", 400, json={"expires_at": past})
+    desk.conn.execute("update headwater.subscriptions set expires_at = now() - interval '1 hour'")
+    assert desk.ask("PATCH", f"/{id_}", json={"label": "old"})["state"] == "expired"
+    assert desk.ask("PATCH", f"/{id_}", json={"expires_at": None})["state"] == "active"
+
+
 def test_a_webhook_comes_with_its_secret(desk: Desk) -> None:
     made = desk.save(channel="webhook", target="https://example.com/hook")
     assert made["secret"].startswith("whsec_")
@@ -167,7 +207,64 @@ def test_a_webhook_comes_with_its_secret(desk: Desk) -> None:
     [[kept]] = desk.conn.execute("select secrets from headwater.endpoints").fetchall()
     assert kept == [third, second], "the one before goes on signing, older ones end"
     desk.ask("POST", f"/{made['id']}/secret", 404, owner="bob")
+    assert "secret" not in desk.ask("PATCH", f"/{made['id']}", json={"label": "x"})
+    moved = desk.ask("PATCH", f"/{made['id']}", json={"target": "https://example.com/other"})
+    [[kept]] = desk.conn.execute("select secrets[1] from headwater.endpoints where target like '%other'").fetchall()
+    assert moved["secret"] == kept, "or nobody would ever know it"
     desk.ask("POST", f"/{desk.save()['id']}/secret", 400)
+
+
+def test_a_search_that_its_view_cannot_answer_any_more_says_so(desk: Desk) -> None:
+    by_query, by_column = desk.save(), desk.save(query="city:paris", events=["changed"], columns=["price"])
+    paused, fine = desk.save(paused=True), desk.save(query="city:paris", owner="bob")
+    desk.views.fields = tuple(field for field in FIELDS if field.name != "price")
+    found = {each["id"]: (each["state"], each["trouble"]) for each in desk.ask("GET", "")["alerts"]}
+    assert [state for state, _ in found.values()] == ["broken", "broken", "paused"]
+    assert all("price" in trouble and "listing" in trouble for _, trouble in found.values())
+    assert desk.ask("GET", f"/{by_query['id']}")["trouble"] == found[by_query["id"]][1]
+    assert (by_column["trouble"], paused["trouble"]) == (None, None)
+    told = desk.ask("GET", f"/{fine['id']}", owner="bob")
+    assert (told["state"], told["trouble"]) == ("active", None)
+
+
+def test_the_page_of_somebodys_alerts_says_so_too(desk: Desk) -> None:
+    id_ = desk.save()["id"]
+    link = desk.client.post("/v1/site/sessions", json={"owner": "ada", "views": ["listing"], "to": "alerts"})
+    desk.client.get(link.json()["url"])
+    desk.views.fields = tuple(field for field in FIELDS if field.name != "price")
+    for path in ("/alerts", f"/alerts/{id_}"):
+        text = desk.client.get(path).text
+        assert "Broken" in text
+        assert "no field price in listing" in text
+        assert ">Pause" in text
+
+
+def test_a_search_whose_view_is_gone_says_so(desk: Desk) -> None:
+    id_ = desk.save()["id"]
+    desk.conn.execute("update headwater.subscriptions set view = 'house'")
+    told = desk.ask("GET", f"/{id_}")
+    assert (told["state"], told["trouble"]) == ("broken", "no view house")
+    told = desk.ask("PATCH", f"/{id_}", json={"paused": True, "label": "Old"})
+    assert (told["state"], told["label"]) == ("paused", "Old"), "it can be left alone all the same"
+    desk.ask("PATCH", f"/{id_}", 404, json={"query": "city:lyon"})
+
+
+def test_a_search_that_nothing_can_be_sent_of_says_so(desk: Desk) -> None:
+    mail = desk.save(channel="email", target="ada@example.com")["id"]
+    hook = desk.save(channel="webhook", target="https://example.com/hook")["id"]
+    desk.save(channel="webhook", target="https://example.com/hook", owner="bob")
+    suppress(desk.conn, "email", "ada@example.com", "bounced")
+    desk.conn.execute(
+        "update headwater.endpoints set disabled_reason = 'answered 410' where channel = 'webhook' and owner = 'ada'"
+    )
+    found = {each["id"]: (each["state"], each["trouble"]) for each in desk.ask("GET", "")["alerts"]}
+    assert found == {
+        mail: ("unreachable", "the address is closed: it bounced"),
+        hook: ("unreachable", "the endpoint is switched off: answered 410"),
+    }
+    assert desk.ask("GET", "", owner="bob")["alerts"][0]["state"] == "active"
+    assert desk.ask("PATCH", f"/{hook}", json={"paused": False})["state"] == "unreachable"
+    assert desk.ask("PATCH", f"/{hook}", json={"target": "https://example.com/hook"})["state"] == "active"
 
 
 def test_the_inbox_goes_on_from_what_is_known(desk: Desk) -> None:
@@ -195,8 +292,41 @@ def test_why_a_row_matches_or_does_not(desk: Desk) -> None:
         "price:..500": False,
     }
     assert [(each["event"], each["reason"]) for each in found["news"]] == [("entered", "is new")]
+    assert found["news"][0]["due_at"] is not None
     missing = desk.ask("GET", f"/{id_}/explain/2")
     assert (missing["matches"], missing["explanation"], missing["news"]) == (False, None, [])
+
+
+def test_why_nothing_was_told_of_a_row(desk: Desk) -> None:
+    id_ = desk.save(query="city:paris", events=["dropped"], watched_column="price", threshold=5)["id"]
+    assert "not known" in desk.ask("GET", f"/{id_}/explain/1")["notes"][0]
+
+    def noted(at: datetime) -> list[str]:
+        desk.views.changed = LastChange("7:40", at)
+        return list(desk.ask("GET", f"/{id_}/explain/1")["notes"])
+
+    assert noted(datetime.now(UTC) - timedelta(hours=1)) == [
+        "it is as it was before the search was saved: nothing has changed since"
+    ]
+    quiet.begin(desk.conn, "listing", "nightly import")
+    assert noted(datetime.now(UTC)) == [
+        "its last change lies in a quiet stretch, of which nobody is told: nightly import"
+    ]
+    quiet.end(desk.conn, "listing")
+    assert noted(datetime.now(UTC) + timedelta(hours=1)) == []
+    moved = match(id_, 1, "dropped", 0, row(1, 700), row(1, 602))
+    record(desk.conn, "listing", 1, [moved])
+    value = desk.ask("GET", f"/{id_}/explain/1")["told_value"]
+    assert (value["column"], value["told"], value["now"], value["dropped_from"]) == ("price", 602, 600, 597)
+    assert value["rose_from"] is None
+
+
+def test_a_broken_search_is_explained_as_such(desk: Desk) -> None:
+    id_ = desk.save()["id"]
+    desk.views.fields = tuple(field for field in FIELDS if field.name != "price")
+    found = desk.ask("GET", f"/{id_}/explain/1")
+    assert (found["state"], found["explanation"], found["matches"]) == ("broken", None, False)
+    assert "no field price" in found["trouble"]
 
 
 def test_a_preview_saves_nothing(desk: Desk) -> None:
@@ -210,6 +340,31 @@ def test_a_preview_saves_nothing(desk: Desk) -> None:
     assert less["matching"] is less["events"] is None
     assert "sinks = 'search'" in less["matching_unknown"]
     assert "sinks = 'warehouse'" in less["events_unknown"]
+
+
+def test_a_preview_counts_each_event_alone_for_who_has_to_choose(desk: Desk) -> None:
+    """A price that hovers: with `left` wanted each entry counts, without it one does."""
+    desk.views.past = [Version(1, row(1, price), committed_at=COMMITTED) for price in (600, 400, 600, 400, 600, 400)]
+    searches, asked = desk.searches, {**CARD, "events": ["entered", "left"]}
+    assert searches.preview(asked, 7)["events"] == {"entered": 3, "left": 2}
+    assert searches.preview(asked, 7, each_alone=True)["events"] == {"entered": 1, "left": 2}
+
+
+def test_a_preview_leaves_out_what_is_quiet(desk: Desk) -> None:
+    at = datetime.now(UTC) - timedelta(hours=1)
+    desk.conn.execute("insert into headwater.quiet (view, began_at, ended_at) values (null, %s, %s)", [at, at])
+    desk.views.past = [
+        Version(key, row(key), committed_at=at + timedelta(minutes=minutes)) for key, minutes in ((1, 0), (2, 5))
+    ]
+    assert desk.ask("POST", "/preview", json=CARD)["events"] == {"entered": 1}
+
+
+def test_why_a_row_matches_can_be_asked_before_saving(desk: Desk) -> None:
+    found = desk.ask("POST", "/preview/1", json=CARD)
+    assert (found["key"], found["matches"], found["row"]["price"]) == ({"id": 1}, False, 600)
+    assert [clause["matches"] for clause in found["explanation"]["inside"]] == [True, False]
+    assert desk.ask("POST", "/preview/2", json=CARD)["row"] is None
+    assert desk.ask("GET", "")["alerts"] == []
 
 
 # Who may
@@ -303,6 +458,12 @@ def test_everything_can_be_ended(desk: Desk) -> None:
     assert desk.client.delete("/v1/suppressions/email/ada@example.com").status_code == 204
     assert desk.client.delete("/v1/suppressions/email/ada@example.com").status_code == 404
     assert desk.client.get("/v1/suppressions").json() == {"suppressions": []}
+    closing = {"target": "ada@example.com", "reason": "complained", "detail": "by the relay"}
+    assert desk.client.post("/v1/suppressions", json=closing).status_code == 204
+    [found] = desk.client.get("/v1/suppressions").json()["suppressions"]
+    assert (found["target"], found["reason"], found["detail"]) == ("ada@example.com", "complained", "by the relay")
+    assert desk.client.post("/v1/suppressions", json={**closing, "reason": "whim"}).status_code == 400
+    assert desk.client.delete("/v1/suppressions/email/ada@example.com").status_code == 204
     desk.save(channel="email", target="ada@example.com")
 
 

@@ -12,11 +12,10 @@ import psycopg
 import pytest
 
 from alerts.channels.channel import TargetRefused
-from alerts.outbox import record
 from alerts.saved_search import CHANNELS, EVENTS, FIELDS
 from cdc.addresses import PostgresAddress
 from cdc.errors import ConfigurationError
-from headwater import cli
+from headwater import cli, saved_searches
 from headwater.cli.alerts import parse_fields
 from headwater.deployment import Deployment
 from headwater.http.app import make_app
@@ -27,19 +26,22 @@ from headwater.settings import Settings
 from headwater.settings.alerts import AlertsSettings
 from headwater.stack.state import StackState
 from headwater.targets import target_check
-from tests.alerts.store.wishes import match, wish
+from tests.alerts.store.wishes import match, record, wish
 from tests.headwater.test_alerts_api import MadeUp
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 def test_fields_are_read_by_their_sort() -> None:
-    assert parse_fields(["events=entered, left", "digest_hour=9", "paused=true", "label=a=b", "quiet_from="]) == {
+    assert parse_fields(
+        ["events=entered, left", "digest_hour=9", "paused=true", "label=a=b", "quiet_from=", "reenter_s=0"]
+    ) == {
         "events": ["entered", "left"],
         "digest_hour": 9,
         "paused": True,
         "label": "a=b",
         "quiet_from": None,
+        "reenter_s": 0,
     }
     for word in ("channel", "chanel=feed"):
         with pytest.raises(ConfigurationError, match="not a field") as caught:
@@ -110,6 +112,45 @@ class TestVerbs:
         code, out, _ = run("alerts", "show", id_, "--json")
         assert (code, json.loads(out)["error"]["fact"]) == (1, f"no saved search {id_}")
 
+    def test_a_list_that_goes_on_says_so(
+        self, run: Run, postgres: PostgresAddress, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        migrate(postgres)
+        monkeypatch.setattr(saved_searches, "EVERYBODYS_MAX", 2)
+        ids = [self.asked(run, "add", "listing", "*", "--owner", owner)["id"] for owner in ("bob", "ada", "eve")]
+        first = self.asked(run, "list")
+        assert ([each["id"] for each in first["alerts"]], first["next"]) == (ids[:2], ids[1])
+        last = self.asked(run, "list", "--after", str(first["next"]))
+        assert ([each["id"] for each in last["alerts"]], last["next"]) == (ids[2:], None)
+        assert f"headwater alerts list --after {ids[1]}" in run("alerts", "list")[1]
+
+    def test_a_webhook_comes_with_its_secret(self, run: Run, postgres: PostgresAddress) -> None:
+        migrate(postgres)
+        hook = ("listing", "*", "--set", "channel=webhook", "--set", "target=https://example.com/hook")
+        made = self.asked(run, "add", *hook)
+        id_, first = str(made["id"]), made["secret"]
+        assert first.startswith("whsec_")
+        code, out, _ = run("alerts", "add", *hook)
+        assert (code, f"secret: {first}" in out) == (0, True), "one secret a URL"
+        assert "whsec_" not in run("alerts", "show", id_)[1] + run("alerts", "edit", id_, "--set", "label=x")[1]
+        moved = self.asked(run, "edit", id_, "--set", "target=https://example.com/other")
+        assert moved["secret"] not in ("", first)
+        assert self.asked(run, "edit", id_, "--set", "target=https://example.com/hook")["secret"] == first
+        second = self.asked(run, "secret", id_)
+        assert (second["id"], second["secret"] != first) == (made["id"], True)
+        code, out, _ = run("alerts", "secret", id_)
+        third = out.split("secret: ")[1].split()[0]
+        with psycopg.connect(postgres.conninfo(), autocommit=True) as conn:
+            [[kept]] = conn.execute("select secrets from headwater.endpoints where target like '%hook'").fetchall()
+            traces = conn.execute("select verb, event, result::text from headwater.audit where verb = 'alerts secret'")
+            told = traces.fetchall()
+        assert kept == [third, second["secret"]]
+        assert [(verb, event) for verb, event, _ in told].count(("alerts secret", "done")) == 2
+        assert "whsec_" not in str(told)
+        plain = str(self.asked(run, "add", "listing", "*")["id"])
+        code, _, err = run("alerts", "secret", plain)
+        assert (code, "webhook" in err) == (2, True)
+
     def test_a_preview_and_the_reasons(self, run: Run, postgres: PostgresAddress) -> None:
         migrate(postgres)
         found = self.asked(run, "preview", "listing", "city:paris price:..500", "--days", "10")
@@ -123,7 +164,7 @@ class TestVerbs:
         assert (found["matches"], found["news"][0]["event"]) == (False, "entered")
         code, out, _ = run("alerts", "explain", str(id_), "1")
         assert out.startswith("no  price:..500")
-        assert "entered (is new), waiting" in out
+        assert "entered (is new), waits until 20" in out
         assert "no row of listing" in run("alerts", "explain", str(id_), "2")[1]
 
     def test_quiet(self, run: Run, postgres: PostgresAddress) -> None:

@@ -23,10 +23,17 @@ async def _owner(request: Request) -> str:
     return name
 
 
+async def _admits(request: Request) -> bool:
+    return request.headers.get("x-owner") not in revoked
+
+
+revoked = set[str]()
+
+
 def client_of(hub: FeedHub) -> httpx.AsyncClient:
     app = FastAPI()
     problems.register(app)
-    app.include_router(alerts_feed_routes.router(hub, _owner))
+    app.include_router(alerts_feed_routes.router(hub, _owner, _admits))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 
@@ -65,6 +72,21 @@ def test_an_odd_id(id_: str) -> None:
 
 def test_who_is_not_known() -> None:
     assert heard(Inbox(), {}).status_code == 401
+
+
+def test_a_key_that_is_revoked_hears_nothing_more() -> None:
+    async def run() -> bytes:
+        inbox = Inbox()
+        hub = FeedHub(inbox.read, look_s=3_600.0)
+        async with client_of(hub) as client:
+            coming = asyncio.create_task(client.get("/v1/alerts/feed", headers={"x-owner": "eve"}))
+            await until(lambda: inbox.empty_looks == 1)
+            revoked.add("eve")
+            inbox.add("eve")
+            hub.wake("eve")
+            return (await coming).content
+
+    assert b"notification" not in asyncio.run(run())
 
 
 def test_too_many() -> None:

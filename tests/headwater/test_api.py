@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import psycopg
 import pytest
 
@@ -27,8 +30,9 @@ from headwater.api.access import Access, KeyStore
 from headwater.api.key_lookup import asked_for
 from headwater.api.limits import RateLimit
 from headwater.api.problems import Forbidden, TooMany, Unauthorized
+from headwater.api.view_feed import FEEDS_MAX
 from headwater.deployment import Deployment
-from headwater.http.server import PageServer
+from headwater.http.server import REQUESTS_MAX, PageServer
 from headwater.migrate import migrate
 from headwater.settings import Settings
 from headwater.sinks import sink_kinds
@@ -36,8 +40,10 @@ from tests.conftest import fresh_database
 from tests.headwater.test_http import free_port
 from tests.headwater.views_keeper import keeping
 from tests.waiting import eventually
-from views.maintain.group import GroupSpec
-from views.maintain.registry import Registry, Wanted, WantedView
+from views.maintain.group import Group, GroupSpec
+from views.maintain.registry import Registry, ViewState, Wanted, WantedView
+from views.sinks.board import Board
+from views.sinks.lane import LaneState
 
 pytestmark = pytest.mark.stack
 
@@ -118,14 +124,36 @@ def opened_shop(deployment: Deployment, folder: Path, **settings: object) -> Ite
                     httpx.Client(base_url=page.url, timeout=60) as client,
                 ):
                     made = Shop(conn, client, page)
-                    page.reading.board.wait("card", "cache", Lsn.parse(made.token()), 60)
-                    page.reading.board.wait("by_maker", "cache", Lsn.parse(made.token()), 60)
-                    page.reading.board.wait("card", "search", Lsn.parse(made.token()), 60)
+                    for view, sink in (("card", "cache"), ("by_maker", "cache"), ("card", "search")):
+                        asyncio.run(page.reading.board.includes(view, sink, Lsn.parse(made.token()), 60))
                     yield made
             finally:
                 capture.remove()
                 drop_capture_role(conn, capture.capture.user)
                 closing.close()
+
+
+def test_a_changed_view_that_waits_for_a_review_is_read_as_it_was(shop: Shop) -> None:
+    """Another key, other columns, other sinks: none of it is what readers have."""
+    registry = Registry(shop.page.deployment.settings.views_state)
+    known = registry.wanted()
+    text = "create materialized view card with (key = 'slug') as select slug, price + 1 as dearer from products"
+    [folder] = registry.groups.iterdir()
+    era = Group.load(folder).spec
+    spec = GroupSpec.new(era.era, era.topic_id, era.start, 1, {"card": text}, era.tables)
+    built = spec.save(registry.groups)
+    before = known.views["card"]
+    waiting = WantedView(text, before.tables, 2.0, spec.id, is_reviewed=False, previous=before)
+    registry.want(Wanted({**known.views, "card": waiting}))
+    try:
+        eventually(lambda: shop.page.reading.shapes.state().views["card"].state is ViewState.READY)
+        assert shop.get("v1/views/card/7")["row"]["slug"] == "p-7"
+        assert shop.get("v1/views/card?slug=p-7")["rows"][0]["id"] == 7
+        assert shop.sure("v1/search/card?q=id:7")["hits"][0]["row"]["name"] == "Bob"
+        assert shop.get("v1/views/card/p-7", 400)
+    finally:
+        registry.want(known)
+        shutil.rmtree(built)
 
 
 # By key
@@ -327,6 +355,51 @@ def test_a_feed_from_nowhere(shop: Shop) -> None:
     assert "no event 99999" in shop.get("v1/views/card/changes?from=99999", 400)["error"]
 
 
+def test_who_waits_keeps_nobody_waiting(shop: Shop) -> None:
+    """All feeds that there may be, and more reads of a write that does not come than there are threads: others are
+    answered."""
+    _, text = KeyStore(shop.page.deployment.postgres).create(["read"])
+    _, other = KeyStore(shop.page.deployment.postgres).create(["read"])
+
+    async def ask() -> None:
+        none = httpx.Limits(max_connections=None)
+        async with (
+            httpx.AsyncClient(base_url=shop.page.url, timeout=60, limits=none) as client,
+            AsyncExitStack() as all_,
+        ):
+            for _ in range(FEEDS_MAX):
+                answer = await all_.enter_async_context(client.stream("GET", "v1/views/card/changes"))
+                assert answer.status_code == 200
+            assert (await client.get("v1/views/card/changes")).status_code == 429
+            late = {"X-Headwater-Token": "FFFF/0"}
+            waiting = [
+                asyncio.ensure_future(client.get("v1/views/card/7?wait_ms=30000", headers=late))
+                for _ in range(REQUESTS_MAX + 10)
+            ]
+            await asyncio.to_thread(eventually, lambda: shop.page.reading.feeds.listening == FEEDS_MAX)
+            for path, key in (("v1/search/card?q=p-7", text), ("v1/views/card/7", other)):
+                answer = await client.get(path, headers={"Authorization": f"Bearer {key}"}, timeout=5)
+                assert answer.status_code == 200, answer.text
+            assert not any(each.done() for each in waiting)
+            for each in waiting:
+                each.cancel()
+
+    asyncio.run(ask())
+    eventually(lambda: shop.page.reading.feeds.listening == 0)
+
+
+def test_a_feed_ends_with_its_key(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.api.access.KNOWN_S", 0.0)
+    monkeypatch.setattr("headwater.api.view_feed.QUIET_S", 0.1)
+    store = KeyStore(shop.page.deployment.postgres)
+    key, text = store.create(["read"])
+    with shop.client.stream("GET", "v1/views/card/changes", headers={"Authorization": f"Bearer {text}"}) as answer:
+        lines = answer.iter_lines()
+        assert next(lines).startswith("retry")
+        store.revoke(key.id)
+        assert list(lines) is not None, "it ends by itself"
+
+
 def test_the_views_and_their_freshness(shop: Shop) -> None:
     found = {each["view"]: each for each in shop.get("v1/views")["views"]}
     assert found["card"]["sinks"]["cache"]["state"] == "riding"
@@ -358,6 +431,29 @@ def test_an_answer_of_a_view_that_misses_changes_says_so(shop: Shop) -> None:
     eventually(lambda: shop.get("v1/views/card/7")["freshness"]["stale"] is None)
 
 
+def test_one_place_of_a_view_is_stale_by_itself(shop: Shop) -> None:
+    """As the maintainer tells it on the board, of a place that is paused or being filled again."""
+    reading = shop.page.reading
+    known = reading.board.status("card", "search")
+    assert known is not None
+    paused = msgspec.structs.replace(
+        known, state=LaneState.PAUSED, stale="it is paused by ada", stale_since_s=1_800_000_000.0
+    )
+    board = Board(reading.deployment.kafka, reading.source)
+
+    def said() -> None:
+        board.tell(paused)
+        board.close()
+        answer = shop.client.get("v1/search/card")
+        assert answer.headers.get("X-Headwater-Stale") == "it is paused by ada"
+        assert answer.json()["freshness"]["stale_since"] == "2027-01-15T08:00:00+00:00"
+
+    eventually(said)
+    assert shop.get("v1/views/card/7")["freshness"]["stale"] is None, "its other places are well"
+    shop.conn.execute("update products set price = price where id = 1")
+    eventually(lambda: shop.get("v1/search/card")["freshness"]["stale"] is None)
+
+
 def test_keys(shop: Shop) -> None:
     store = KeyStore(shop.page.deployment.postgres)
     key, text = store.create(["read"], "an app")
@@ -376,7 +472,7 @@ def test_keys(shop: Shop) -> None:
         Access(store, is_required=True).caller(f"Bearer {old}", "read")
     rows = shop.conn.execute("select hash, id from headwater.api_key").fetchall()
     assert all(text.encode() not in bytes(hash_) for hash_, _ in rows)
-    assert [known.label for known in store.list()] == ["an app", ""]
+    assert [known.label for known in store.list()][-2:] == ["an app", ""], "in the order in which they were made"
 
 
 def test_a_caller_may_not_ask_too_often() -> None:

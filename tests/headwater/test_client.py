@@ -513,12 +513,12 @@ class TestChanges:
             assert cutter.accepted == 2
 
     def test_a_feed_from_now_with_asyncio(self, shop: Shop, client: Client, cutter: Cutter) -> None:  # noqa: F811
-        eventually(lambda: shop.page.reading.feeds == 0)
+        eventually(lambda: shop.page.reading.feeds.listening == 0)
 
         async def listen() -> list[Change]:
             async with AsyncClient(cutter.url) as cut, aclosing(cut.changes("card")) as feed:
                 coming = asyncio.ensure_future(anext(feed))
-                await asyncio.to_thread(eventually, lambda: shop.page.reading.feeds == 1)
+                await asyncio.to_thread(eventually, lambda: shop.page.reading.feeds.listening == 1)
                 await asyncio.to_thread(shop.conn.execute, "update products set price = 5 where id = 21")
                 first = await coming
                 cutter.cut()
@@ -529,7 +529,7 @@ class TestChanges:
         assert (_price(changed), changed.before and str(changed.before["price"])) == (5, "21.50")
         assert (gone.key, gone.after) == ({"id": 21}, None)
         assert int(gone.id) > int(changed.id)
-        eventually(lambda: shop.page.reading.feeds == 0)
+        eventually(lambda: shop.page.reading.feeds.listening == 0)
 
     def test_from_the_beginning(self, client: Client) -> None:
         with closing(client.changes("by_maker", after="earliest")) as feed:

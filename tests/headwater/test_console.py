@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from html import unescape
 from http.cookies import SimpleCookie
 from pathlib import Path
+from threading import Event
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
 import psycopg
 import pytest
+from fastapi import Response
 from fastapi.testclient import TestClient
 from rich.console import Console as Terminal
 
 from cdc.addresses import PostgresAddress, Source
 from cdc.catalog_reader import describe
+from cdc.changelog import ChangeLog
 from cdc.events import TableName
 from cdc.findings import Finding
 from headwater import cli
 from headwater.api.access import KeyStore
+from headwater.audit import os_actor
+from headwater.audit_store import listed, spool_file
 from headwater.deployment import Deployment
 from headwater.http.app import make_app
+from headwater.http.feed import Feed
 from headwater.http.server import PageServer
 from headwater.migrate import migrate
 from headwater.pages import forms, sessions
+from headwater.pages.console import Console
 from headwater.pages.sessions import Sessions, ShownLink
 from headwater.pages.sign_in_routes import own_path
 from headwater.service.terminal import picture
@@ -38,9 +47,11 @@ from headwater.views.verify_history import PlaceResult, VerifyHistory, VerifyRun
 from headwater.views_status import SinkLine, ViewLine, ViewsStatus
 from tests.headwater.test_http import free_port, status
 from views.generation import Generation, GenerationState
-from views.maintain.book import Book
-from views.maintain.registry import Epochs, Registry, Wanted, WantedView
+from views.maintain.book import Book, Held
+from views.maintain.orders import SinkAnswer, together
+from views.maintain.registry import STATE, Epochs, Registry, Review, State, ViewState, ViewStatus, Wanted, WantedView
 from views.rebuild import Origin, Rebuild, RebuildState, Stage
+from views.sinks.lane import LaneState, SinkStatus
 from views.sinks.letters import Letters
 from views.sinks.sink import Change, Refused, ViewShape
 
@@ -52,7 +63,13 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def settings_in(folder: Path) -> Settings:
-    return Settings.model_validate({"source": "shop", "data_folder": str(folder), "http": {"port": free_port()}})
+    return Settings.model_validate(
+        {
+            "source": "shop",
+            "data_folder": str(folder),
+            "http": {"port": free_port(), "hosts": "testserver, hw.example.org"},
+        }
+    )
 
 
 @pytest.fixture
@@ -149,6 +166,23 @@ def test_a_link_signs_in_once(client: TestClient, links: Sessions) -> None:
     assert answer.status_code == 401
     assert "used already" in answer.text
     assert client.get("/console").status_code == 303
+
+
+def traces(folder: Path) -> list[tuple[str, str, str, dict[str, str]]]:
+    """Of ends; they wait in the file, because there is no database."""
+    found = [json.loads(line) for line in spool_file(settings_in(folder)).read_text().splitlines()]
+    return [
+        (each["verb"], each["event"], each["actor"], each["arguments"]) for each in found if each["event"] != "began"
+    ]
+
+
+def test_who_signs_in_is_traced(client: TestClient, links: Sessions, tmp_path: Path) -> None:
+    link = links.make_link("os:ann")
+    assert enter(client, link).status_code == 303
+    assert traces(tmp_path) == [("console sign-in", "done", "os:ann", {"by": "link"})]
+    enter(client, link)
+    assert len(traces(tmp_path)) == 1, "nobody came in"
+    assert link not in spool_file(settings_in(tmp_path)).read_text()
 
 
 def test_a_link_of_yesterday_signs_nobody_in(client: TestClient, links: Sessions) -> None:
@@ -279,6 +313,8 @@ def test_the_command_prints_a_link_that_works(
         fields = {"form_token": token, "link": secret}
         assert other.post(f"{server.url}console/enter", data=fields).status_code == 303
         assert other.get(f"{server.url}console").status_code == 200
+    told = [(verb, event, actor) for verb, event, actor, _ in traces(settings.data_folder)[-2:]]
+    assert told == [("console link", "done", os_actor()), ("console sign-in", "done", os_actor())]
 
 
 def test_no_link_is_made_where_nobody_would_take_it(
@@ -331,7 +367,7 @@ def test_the_overview_draws_the_path_with_its_lags(signed_in: TestClient, server
 def test_a_view_that_there_is_not_is_a_page(signed_in: TestClient) -> None:
     answer = signed_in.get("/console/views/nothing")
     assert answer.status_code == 400
-    assert "no view nothing" in answer.text
+    assert "No view nothing" in answer.text
     assert answer.headers["Content-Type"].startswith("text/html")
 
 
@@ -351,6 +387,77 @@ def assert_accessible(text: str) -> None:
     assert not re.search(r" on[a-z]+=", text)
     for form in re.findall(r'<form method="post".*?</form>', text, re.DOTALL):
         assert 'name="form_token"' in form
+
+
+# What is asked before
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "question"),
+    [
+        ("views/card/do", {"do": "switch", "sink": "cache", "number": "3"}, "card (cache) to generation 3?"),
+        ("views/card/do", {"do": "rollback", "sink": "cache"}, "Send the readers of card (cache) back?"),
+        ("views/card/do", {"do": "restore"}, "the definition back that they left?"),
+        ("views/card/do", {"do": "cancel", "rebuild": "r1"}, "Give the rebuild of card up?"),
+        ("views/card/do", {"do": "retire", "sink": "cache", "number": "2"}, "Remove generation 2 of the cache?"),
+        ("views/card/do", {"do": "pause", "with": "shelf"}, "Stop keeping card, shelf and all their sinks?"),
+        ("views/card/do", {"do": "pause", "sink": HOSTILE}, "Stop feeding the &lt;script&gt;"),
+        ("views/card/do", {"do": "pause", "sink": "alerts"}, "Nobody is told of a match until it goes on."),
+        ("views/card/do", {"do": "approve"}, "Show the readers of card the new rows?"),
+        ("views/card/do", {"do": "reject"}, "let go of what was built?"),
+        ("dead-letters", {"do": "drop", "id": "abc"}, "Drop the chosen letters"),
+        ("capture", {"do": "pause"}, "Stop reading?"),
+        ("capture", {"do": "restart"}, "Stop the connector"),
+    ],
+)
+def test_without_a_script_the_server_asks(
+    signed_in: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, fields: dict[str, str], question: str
+) -> None:
+    verbs = note_what_is_done(monkeypatch)
+    token = token_in(signed_in.get("/console").text)
+    answer = post(signed_in, f"/console/{path}", form_token=token, **fields)
+    assert (answer.status_code, verbs) == (200, [])
+    assert question in answer.text
+    assert HOSTILE not in answer.text
+    assert_accessible(answer.text)
+    [form] = re.findall(r'<form class="card row".*?</form>', answer.text, re.DOTALL)
+    said = {unescape(name): unescape(value) for name, value in re.findall(r'name="([^"]*)" value="([^"]*)"', form)}
+    assert said == {**fields, "form_token": token, "asked": "yes"}
+    assert post(signed_in, f"/console/{path}", **said).status_code == 204
+    assert len(verbs) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("views/card/do", {"do": "hold", "rebuild": "r1"}),
+        ("views/card/do", {"do": "resume"}),
+        ("views/card/do", {"do": "verify"}),
+        ("dead-letters", {"do": "replay", "id": "abc"}),
+        ("capture", {"do": "resume"}),
+    ],
+)
+def test_what_takes_nothing_away_is_done_at_once(
+    signed_in: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, fields: dict[str, str]
+) -> None:
+    verbs = note_what_is_done(monkeypatch)
+    token = token_in(signed_in.get("/console").text)
+    assert post(signed_in, f"/console/{path}", form_token=token, **fields).status_code == 204
+    assert len(verbs) == 1
+
+
+def note_what_is_done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    verbs: list[str] = []
+
+    async def done(
+        _console: object, _request: object, _session: object, verb: str, *_: object, **__: object
+    ) -> Response:
+        verbs.append(verb)
+        return Response(status_code=204)
+
+    for name in ("capture_routes", "console_actions", "generation_routes"):
+        monkeypatch.setattr(f"headwater.pages.{name}.done", done)
+    return verbs
 
 
 # What moves
@@ -416,12 +523,70 @@ def test_a_stream_that_has_nothing_to_say_beats(served: httpx.Client, monkeypatc
         assert next(line for line in answer.iter_lines() if line.startswith(":"))
 
 
+def test_a_panel_that_fails_says_so_in_its_place_and_the_others_go_on(
+    served: httpx.Client, server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry(server.deployment.settings.views_state)
+    registry.folder.mkdir(parents=True)
+    registry.note(State())
+    damaged = registry.folder / STATE
+    whole = damaged.read_bytes()
+    damaged.write_bytes(b"{")
+    monkeypatch.setattr("headwater.rebuilds.book", lambda *given: {}[HOSTILE])
+    with served.stream("GET", "console/live", params={"page": "view", "view": "card", "root": "../../"}) as answer:
+        stream = events(answer)
+
+        def until(name: str, told: str) -> str:
+            panels = (each for kind, _, each in stream if kind == "panel" and isinstance(each, dict))
+            return next(each["html"] for each in panels if each["name"] == name and told in each["html"])
+
+        until("health", "nobody has looked yet")
+        assert 'role="alert"' in until("review", str(damaged))
+        assert "last commit included" in until("view-state", "").lower(), "what reads no state file"
+        failed = until("generations", "This part of the page cannot be shown")
+        assert "<script>" not in failed
+        assert "KeyError" in failed
+        damaged.write_bytes(whole)
+        assert until("review", "").strip() == "", "it is whole again, on the same stream"
+        server.status = status()
+        until("health", "healthy")
+
+
+def test_a_page_is_there_without_a_part_that_fails(
+    signed_in: TestClient, server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.status = replace(status(), views=busy())
+    monkeypatch.setattr("headwater.pages.console_panels.view_kind", None)
+    answer = signed_in.get("/console/views")
+    assert answer.status_code == 200
+    assert "This part of the page cannot be shown" in answer.text
+    assert_accessible(answer.text)
+
+
 def test_no_stream_holds_up_the_end(served: httpx.Client, server: PageServer) -> None:
     with served.stream("GET", "console/live") as answer:
         lines = answer.iter_lines()
         next(lines)
         server.stopping.set()
         assert list(lines) is not None, "it ends by itself"
+
+
+def test_actions_that_hang_keep_nobody_waiting_who_reads(server: PageServer) -> None:
+    console, let_go = (
+        Console(server, Feed(ChangeLog(server.deployment.kafka, server.deployment.source), Event())),
+        Event(),
+    )
+
+    async def ask() -> str:
+        hanging = [asyncio.ensure_future(console.away(lambda: let_go.wait(60))) for _ in range(40)]
+        try:
+            async with asyncio.timeout(30):
+                return await asyncio.to_thread(lambda: "answered")
+        finally:
+            let_go.set()
+            await asyncio.gather(*hanging)
+
+    assert asyncio.run(ask()) == "answered"
 
 
 # With the real servers
@@ -443,7 +608,11 @@ def sign_in(client: TestClient, key: str, to: str = "") -> httpx.Response:
 
 @pytest.mark.stack
 def test_an_admin_key_opens_the_console_until_it_is_revoked(
-    real: TestClient, postgres: PostgresAddress, monkeypatch: pytest.MonkeyPatch
+    real: TestClient,
+    deployment: Deployment,
+    postgres: PostgresAddress,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headwater.pages.gate.KNOWN_S", 0.0)
     keys = KeyStore(postgres)
@@ -456,8 +625,29 @@ def test_an_admin_key_opens_the_console_until_it_is_revoked(
     answer = sign_in(real, text, "console/views")
     assert (answer.status_code, answer.headers["Location"]) == (303, "../console/views")
     assert f"key:{key.id} (Ann)" in real.get("/console").text
+    [trace] = listed(replace(deployment, postgres=postgres, settings=settings_in(tmp_path)))
+    assert (trace.verb, trace.actor, trace.arguments) == ("console sign-in", f"key:{key.id} (Ann)", {"by": "key"})
     keys.revoke(key.id)
     assert real.get("/console").status_code == 303
+
+
+@pytest.mark.stack
+def test_a_stream_ends_with_its_key(
+    deployment: Deployment, postgres: PostgresAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.pages.gate.KNOWN_S", 0.0)
+    monkeypatch.setattr("headwater.pages.panels.BEAT_S", 0.1)
+    migrate(postgres)
+    page, keys = PageServer(replace(deployment, settings=settings_in(tmp_path), postgres=postgres)), KeyStore(postgres)
+    key, text = keys.create(["admin"])
+    with page.running(), httpx.Client(base_url=page.url, timeout=30) as client:
+        token = token_in(client.get("console/sign-in").text)
+        client.post("console/sign-in", data={"key": text, "to": "", "form_token": token})
+        with client.stream("GET", "console/live") as answer:
+            lines = answer.iter_lines()
+            assert next(lines).startswith("retry")
+            keys.revoke(key.id)
+            assert list(lines) is not None, "it ends by itself"
 
 
 @pytest.mark.stack
@@ -511,7 +701,7 @@ def test_a_dead_letter_is_dropped_by_its_form(
     [letter] = re.findall(r'name="id" value="([0-9a-f]+)"', page)
     token = token_in(page)
     assert post(real, "/console/dead-letters", form_token=token, do="drop").status_code == 400, "nothing was chosen"
-    assert post(real, "/console/dead-letters", form_token=token, do="drop", id=letter).status_code == 303
+    assert post(real, "/console/dead-letters", form_token=token, do="drop", id=letter, asked="yes").status_code == 303
     page = real.get("/console/dead-letters").text
     assert "1 dropped" in page
     assert "No dead letters" in page
@@ -554,6 +744,8 @@ def test_a_view_shows_its_plan_and_its_generations(real: TestClient, kept: Regis
     )
     history = VerifyHistory(kept.folder)
     history.add(VerifyRun("card", Why.ON_DEMAND, "os:ann", 1, 0.1, (PlaceResult("view", 0, note="nobody keeps it"),)))
+    down = SinkStatus("card", "cache", LaneState.DOWN, 1, reason=HOSTILE, stale="it is down", stale_since_s=7.0)
+    kept.note(State(1.0, beside=[down]))
     text = real.get("/console/views/card").text
     assert_accessible(text)
     assert HOSTILE not in text
@@ -566,17 +758,131 @@ def test_a_view_shows_its_plan_and_its_generations(real: TestClient, kept: Regis
     assert re.search(r'<li class="past">compute.*?<li class="now" aria-current="step">fill', text, re.DOTALL)
     assert text.count(">Hold<") == text.count(">Switch readers to it<") == text.count(">Roll back to it<") == 1
     assert "kept fed until 1970-01-01 00:00:09 UTC" in text
+    assert "not fed" in text
+    assert "since 1970-01-01 00:00:07 UTC: it is down: &lt;script&gt;" in text
+
+
+@pytest.mark.stack
+def test_who_did_not_go_back_is_told_beside_who_did(
+    real: TestClient, kept: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went = SinkAnswer("cache", 1, True, "readers of the cache use generation 1 again")
+    stays = SinkAnswer("search", 1, False, "generation 1 of the search is behind", "it is down")
+    monkeypatch.setattr("headwater.rebuilds.answered", lambda place, order: together(order, [went, stays]))
+    token = token_in(real.get("/console/views/card").text)
+    post(real, "/console/views/card/do", form_token=token, do="rollback", asked="yes")
+    text = real.get("/console/views/card").text
+    assert 'class="notice bad"' in text
+    assert "readers of the search of card stay where they are" in text
+    assert "cache: readers of the cache use generation 1 again" in text
+    assert "search: generation 1 of the search is behind (it is down)" in text
+
+
+@pytest.mark.stack
+def test_a_rebuild_says_why_it_stands(real: TestClient, kept: Registry) -> None:
+    resting = Rebuild("r1", "card", "search", 2, Origin.LOG, 1.0, stage=Stage.FILL, reason=f"rests: {HOSTILE}")
+    kept.note_book(Book((), (resting,)))
+    text = real.get("/console/views/card").text
+    assert "rests: &lt;script&gt;" in text
+    assert 'data-key="rebuild r1"' in text, "what has a button is known by name, not by where it stands"
+    assert 'data-key="cancel/search/r1/"' in text
+
+
+CHANGED = CARD.replace("SELECT id, name", "SELECT id, upper(name) AS name")
+
+
+@pytest.fixture
+def waiting(kept: Registry) -> Registry:
+    """A changed definition, built beside the one that readers use."""
+    old = kept.wanted().views["card"]
+    kept.want(Wanted({"card": WantedView(CHANGED, old.tables, 2.0, "c", is_reviewed=False, previous=old)}))
+    return kept
+
+
+@pytest.mark.stack
+def test_a_changed_definition_waits_for_somebody_who_looks(real: TestClient, waiting: Registry) -> None:
+    text = real.get("/console/views/card").text
+    assert "being built" in text
+    assert ">Approve<" not in text, "there is nothing to look at yet"
+    assert ">Reject<" in text
+    found = Review(3, 1, 1_200, 40, ("shout",), (), (f'changed {{"id":"{HOSTILE}"}}',))
+    waiting.note(State(1.0, views={"card": ViewStatus(ViewState.READY, "g", 2.0, review=found)}))
+    text = real.get("/console/views/card").text
+    assert_accessible(text)
+    assert HOSTILE not in text
+    for told in ("1,200", "shout", "&lt;script&gt;", "diff-removed", "upper(name)"):
+        assert told in text
+    token = token_in(text)
+    assert post(real, "/console/views/card/do", form_token=token, do="approve", asked="yes").status_code == 303
+    assert "readers go over to the new card" in real.get("/console/views/card").text
+    assert waiting.wanted().views["card"].is_reviewed
+    post(real, "/console/views/card/do", form_token=token, do="approve", asked="yes")
+    text = real.get("/console/views/card").text
+    assert "does not wait for a decision" in text
+    assert ">Approve<" not in text
+    audit = real.get("/console/audit").text
+    assert audit.count("apply approve") == 2
+
+
+@pytest.mark.stack
+def test_a_changed_definition_is_rejected(real: TestClient, waiting: Registry) -> None:
+    token = token_in(real.get("/console/views/card").text)
+    post(real, "/console/views/card/do", form_token=token, do="reject", asked="yes")
+    assert "readers stay with card as it was" in real.get("/console/views/card").text
+    assert waiting.wanted().views["card"].text == CARD
+
+
+@pytest.mark.stack
+def test_wrong_rows_are_shown_with_what_mends_them(real: TestClient, kept: Registry) -> None:
+    history = VerifyHistory(kept.folder)
+    assert "Write the wrong rows again" not in real.get("/console/views/card").text
+    wrong = {"view": [("different", '{"id":1}')], "cache": [("missing", f'{{"id":"{HOSTILE}"}}')]}
+    places = (PlaceResult("view", 9, different=1), PlaceResult("cache", 9, missing=1))
+    history.add(VerifyRun("card", Why.ON_DEMAND, "os:ann", 1, 0.1, places), wrong)
+    text = real.get("/console/views/card").text
+    assert_accessible(text)
+    assert HOSTILE not in text
+    assert "1 row is wrong in the cache:" in text
+    assert "rebuild it from the change log" in text, "a view that is wrong itself is not mended by writing it again"
+    assert text.count("Write the wrong rows again") == 1
+    post(real, "/console/views/card/do", form_token=token_in(text), do="repair")
+    text = real.get("/console/views/card").text
+    assert 'class="notice bad"' in text, "nobody keeps the view: it is said at once"
 
 
 @pytest.mark.stack
 @pytest.mark.parametrize("do", ["switch", "rollback", "pause", "hold"])
 def test_what_nobody_can_obey_is_said(real: TestClient, kept: Registry, do: str) -> None:
     token = token_in(real.get("/console/views/card").text)
-    answer = post(real, "/console/views/card/do", form_token=token, do=do, sink="cache", rebuild="r1")
+    answer = post(real, "/console/views/card/do", form_token=token, do=do, sink="cache", rebuild="r1", asked="yes")
     assert answer.status_code == 303
     assert 'class="notice bad"' in real.get("/console/views/card").text
     assert post(real, "/console/views/card/do", form_token=token, do="format the disk").status_code == 400
     assert post(real, "/console/views/card/do", do=do).status_code == 403
+
+
+@pytest.mark.stack
+def test_views_that_are_kept_together_are_paused_together(
+    real: TestClient, kept: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    def pause(place: object, views: list[str], sink: str, by: str) -> str:
+        asked.append((sink, views))
+        return "paused"
+
+    monkeypatch.setattr("headwater.rebuilds.pause", pause)
+    both = {name: ViewStatus(ViewState.LIVE, "g", 1.0, serving="g") for name in ("card", "shelf")}
+    kept.note(State(views=both))
+    text = real.get("/console/views/card").text
+    assert_accessible(text)
+    assert "Pause the view with shelf" in text
+    assert '<input type="hidden" name="with" value="shelf">' in text
+    assert "Stop keeping card, shelf and all their sinks?" in text
+    post(real, "/console/views/card/do", form_token=token_in(text), do="pause", asked="yes", **{"with": "shelf"})
+    assert asked == [("", ["card", "shelf"])]
+    kept.note_book(Book(held=(Held("card"), Held("shelf"))))
+    assert "Resume the view with shelf" in real.get("/console/views/card").text
 
 
 @pytest.mark.stack

@@ -17,15 +17,17 @@ from cdc.events import TableName
 from cdc.pgtypes import TypeSpec, pg_type
 from cdc.position import Lsn, Position
 from headwater.pages import bars
+from headwater.pages.path_picture import picture
 from headwater.pages.plan_graph import WIDTH, draw
 from headwater.pages.rendering import environment
 from headwater.pages.sessions import Session
-from headwater.pages.sql_text import highlighted
+from headwater.pages.sql_text import difference, highlighted
 from headwater.pages.trail import Trail, point
 from headwater.status import Status
 from headwater.views.causes import Cause, Causes, CausingChange, Role
 from headwater.views.kept import Occupied
 from headwater.views.story import ColumnChange, Kind, Story, StoryVersion
+from headwater.views_status import SinkLine
 from tests.headwater.test_http import status
 from views.definition import parse
 from views.explain import describe
@@ -104,6 +106,13 @@ def test_words_of_sql_are_told_apart() -> None:
     assert marked.endswith(", selected")
 
 
+def test_what_was_written_differently() -> None:
+    assert difference("a\nb\n-- c\n", "\na\nB\n++ c\n") == [
+        ("same", "a"), ("removed", "b"), ("removed", "-- c"), ("added", "B"), ("added", "++ c"),
+    ]  # fmt: skip
+    assert difference("a", "a") == []
+
+
 # Bars and points
 
 
@@ -126,6 +135,26 @@ def test_a_point_has_rates_against_the_look_before() -> None:
     assert point(after(first, 2, 150), first)["changes_per_s"] == 25.0
     assert point(after(first, 2, 0), first)["changes_per_s"] is None, "another maintainer counts anew"
     assert point(first, None)["records_per_s"] == 3.5
+
+
+def at_offsets(seconds: float, **offsets: int) -> Status:
+    look, begun_at = status(), datetime(2026, 1, 2, tzinfo=UTC)
+    sinks = tuple(SinkLine("card", name, "riding", next_offset=offset) for name, offset in offsets.items())
+    return replace(look, at=begun_at + timedelta(seconds=seconds), views=replace(look.views, sinks=sinks))
+
+
+def test_a_sink_has_a_rate_over_the_last_looks() -> None:
+    looks = [at_offsets(0, cache=100, search=9), at_offsets(2, cache=150, search=3), at_offsets(4, cache=200, search=4)]
+    trail = Trail(lambda: looks[0], threading.Event())
+    trail.look()
+    assert trail.rates() == {}
+    while len(looks) > 1:
+        looks.pop(0)
+        trail.look()
+    assert trail.rates() == {"cache": 25.0}, "what was written anew has none"
+    facts = {stop.name: stop.facts for _, stop in picture(looks[0], trail.rates()).ends}
+    assert "25 records/s" in facts["Cache"]
+    assert not any("records/s" in fact for fact in facts["Search"])
 
 
 def test_who_comes_back_gets_what_they_missed() -> None:

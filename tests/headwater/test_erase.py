@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import psycopg
 import pyarrow.parquet as pq
 import pytest
 
-from cdc.archive import Archiver
+from cdc import eras
+from cdc.archive import Archiver, ArchiveReader, archive_folder
+from cdc.canary import CanaryCheck
 from cdc.capture import Capture
+from cdc.changelog import ChangeLog
+from cdc.connect import ConnectClient
 from cdc.events import TableName
+from cdc.position import Lsn, Position
+from cdc.snapshots import SnapshotTracker
+from cdc.topics import topic_state
 from headwater.audit_store import listed
 from headwater.deployment import Deployment
+from headwater.erasing import letting_go
+from headwater.erasing.erase import _standbys_behind
+from headwater.erasing.finding import find_person
+from headwater.erasing.log_places import LogArchive, LogTopic
 from headwater.erasing.person import Person
+from headwater.settings import Settings
 from headwater.sinks import sink_kinds
+from headwater.views.verify_history import PlaceResult, VerifyHistory, VerifyRun, Why
 from tests.headwater.operated import Shop, verbs
 from tests.waiting import eventually
+from views.lineage import Part
+from views.maintain.registry import GroupStatus, Registry, Standby, State, ViewState
 
 DDL = """
     create table customers (id integer primary key, email text, name text, city text);
@@ -30,6 +48,7 @@ DDL = """
     insert into orders select n, n, n from generate_series(1, 20) n;
     insert into orders values (77, 99, 12.50), (78, 99, 7);
 """
+TABLE = TableName("public", "customers")
 VIEWS = {
     "customer_card": """create materialized view customer_card with (sinks = 'cache, search, warehouse, alerts') as
         select id, email, name, city from customers""",
@@ -60,6 +79,93 @@ def test_whose_a_record_is() -> None:
     assert not person.is_key(None)
     assert person.digests("a") != person.digests("b")
     assert person.digests("a") == person.digests("a")
+
+
+STANDBYS = {"there": "0/20", "beyond": "1/0", "behind": "0/1F", "new": ""}
+CARD, ORDER = (
+    Part(TABLE, {"id": frozenset({"id"})}, {}),
+    Part(TableName("public", "orders"), {"id": frozenset({"id"})}, {}),
+)
+BUYER = Part(TABLE, {"id": frozenset({"buyer"})}, {})
+
+
+def test_whose_a_row_of_a_view_is() -> None:
+    """Other tables have a 5, too; the plan says where a key comes from."""
+    person = Person(TABLE, ("id",), ((5,),), frozenset({"ada@x.org"}))
+    assert person.is_row([CARD], b'{"id":5}')
+    assert not person.is_row([CARD], b'{"id":6}')
+    assert not person.is_row([ORDER, BUYER], b'{"id":5}'), "an order, and a column that is not in its key"
+    assert person.is_row([ORDER, BUYER], b'{"id":7,"buyer":5}')
+    assert person.is_row([ORDER], b'{"email":"ada@x.org"}'), "a view that is grouped by a value of theirs"
+
+
+def test_a_definition_that_stands_by_is_waited_for() -> None:
+    """It holds the rows until it has read that they are gone, and would bring them back to readers."""
+    groups = {name: GroupStatus(1, 1, is_live=False, is_following=True, lsn=lsn) for name, lsn in STANDBYS.items()}
+    standbys = [Standby(f"v{group}", group, 0.0, 0.0, is_ready=True) for group in [*STANDBYS, "unknown"]]
+    found = _standbys_behind(State(groups=groups, standbys=standbys), Lsn.parse("0/20"))
+    assert found == [f"the definition of v{group} that stands by" for group in ("behind", "new", "unknown")]
+
+
+def test_what_others_have_wrong_stays_noted(tmp_path: Path) -> None:
+    history = VerifyHistory(tmp_path)
+    for view in ("card", "orders"):
+        place = PlaceResult("search", 2, different=2, keys=('different {"id":5}',))
+        run = VerifyRun(view, Why.SAMPLE, "me", 1, 0.1, (place,))
+        history.add(run, {"search": [("different", '{"id":5}'), ("different", '{"id":6}')]})
+
+    def is_theirs(view: str, key: str) -> bool:
+        return (view, key) == ("card", '{"id":5}')
+
+    assert history.count_noted(is_theirs) == history.erase_noted(is_theirs) == 2
+    assert history.count_noted(is_theirs) == 0
+    assert {view: set(places["search"]) for view, places in history.wrong().items()} == {
+        "card": {'{"id":6}'}, "orders": {'{"id":5}', '{"id":6}'},
+    }  # fmt: skip
+    assert [run.view for run in history.runs()] == ["orders"]
+
+
+@pytest.mark.stack
+def test_rows_of_others_keep_their_records(capture: Capture, deployment: Deployment, tmp_path: Path) -> None:
+    """A view that is built from the archive later needs them; those that are gone go with her."""
+    settings = Settings(data_folder=tmp_path, warehouse={"folder": str(tmp_path / "w")}, source=capture.source.name)
+    mine = replace(deployment, source=capture.source, postgres=capture.postgres, settings=settings)
+    with psycopg.connect(capture.postgres.conninfo(), autocommit=True) as conn:
+        conn.execute("create table customers (id text primary key, email text)")
+        conn.execute("create table orders (id integer primary key, contact text)")
+        capture.ensure()
+        conn.execute("insert into customers values ('12345', 'ada@example.org'), ('6', 'bob@example.org')")
+        conn.execute("insert into orders values (77, 'ada@example.org'), (78, 'ada@example.org'), (79, 'bob')")
+        conn.execute("delete from orders where id = 78")
+        conn.execute("delete from customers where id = '12345'")
+        log = ChangeLog(capture.kafka, capture.source)
+
+        def found() -> Person:
+            return find_person(conn, TABLE, "", [{"id": 12345}], log.read(log.bounds()[0]))
+
+        person = eventually(lambda: _with_values(found()))
+        assert person.keys == (("12345",),), "as the log has it"
+        eventually(lambda: _has(LogTopic(mine, person).count() == 4))
+    Archiver(capture.kafka, capture.source, settings.warehouse_folder).step()
+    archive = LogArchive(mine, person)
+    line = archive.erase()
+    assert (line.erased, archive.count()) == (4, 0), "she came and went, and so did an order that is gone"
+    assert "1 rows of public.orders hold a value of theirs today" in line.note
+    table = archive_folder(str(settings.warehouse_folder), capture.source).open()
+    assert table is not None
+    left = [str(row["value"]) for row in table.to_pyarrow_table(columns=["value"]).to_pylist()]
+    assert sum("ada@example.org" in each for each in left) == 1
+    assert sum("bob" in each for each in left) == 2
+    assert not any('"id":78' in each for each in left), "a part of a story is none"
+
+
+def _with_values(person: Person) -> Person:
+    assert "ada@example.org" in person.values
+    return person
+
+
+def _has(told: bool) -> None:
+    assert told
 
 
 @pytest.fixture
@@ -135,6 +241,91 @@ def test_a_person_leaves(shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert (first.outcome, first.reason) == ("failed", "the source still holds 1 rows")
     assert "example.org" not in kept, "a digest in its place, whose letters may spell anything shorter"
     assert "sha256:" in kept
+
+
+@pytest.mark.stack
+def test_the_change_log_lets_go_at_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, kafka, source = verbs(shop, monkeypatch, capsys), shop.capture.kafka, shop.capture.source
+    settings = shop.deployment.settings
+    log = ChangeLog(kafka, source)
+    archived = replace(log, archive=ArchiveReader(source, settings.warehouse_folder))
+    first = eras.current(kafka, source).first_offset
+    before = topic_state(kafka, source.changes_topic)
+
+    _refused(shop, run, monkeypatch, first)
+    assert topic_state(kafka, source.changes_topic).low == before.low, "nothing was cut off"
+
+    proven = CanaryCheck(log, archived=archived).look()
+    code, receipt = run("erase", "--table", "customers", "--key", "id=99", "--yes", "--now")
+    assert code == 0, receipt
+    assert receipt["is_clean"]
+    [line] = [line for line in receipt["lines"] if line["place"] == "change log (Kafka)"]
+    assert (line["erased"] >= 2, line["pending"], line["gone_by"], line["left"]) == (True, 0, None, 0)
+    state = topic_state(kafka, source.changes_topic)
+    assert before.low < state.low < state.high
+    assert b"ada@" not in b"".join((record.value or b"") for record in log.read(log.bounds()[0]))
+    assert list(log.transactions(log.bounds()[0])), "it begins with a whole one"
+
+    # Nobody takes it for a loss: not who goes on, not who begins anew, with an archive or without.
+    for check in (CanaryCheck(log, proven, archived), CanaryCheck(log, None, archived), CanaryCheck(log)):
+        assert not check.look().gap
+    assert not CanaryCheck(log, None, archived).look().skipped
+    assert SnapshotTracker(log).look().complete
+    records = [record.position.offset for record in archived.read(Position(log.bounds()[0].era, first))]
+    assert records == sorted(set(records))
+    assert records[0] < state.low <= records[-1]
+    archiver = Archiver(kafka, source, settings.warehouse_folder)
+    assert archiver.step().end.offset >= state.low
+
+    # Everything goes on, also after the connector was cut off.
+    with ConnectClient(shop.capture.connect) as client:
+        client.stop(source.connector)
+        client.wait_stopped(source.connector, 60)
+    shop.capture.ensure()
+    shop.conn.execute("insert into customers values (100, 'new@example.org', 'Newcomer', 'Paris')")
+    shop.whole()
+    assert 100 in {row["id"] for row in held(shop, "warehouse", "customer_card")}
+    assert not CanaryCheck(log, proven, archived).look().gap
+    code, again = run("erase", "--table", "customers", "--key", "id=99", "--yes", "--now")
+    assert (code, sum(each["found"] for each in again["lines"] if "change log" in each["place"])) == (0, 0)
+
+
+def _refused(
+    shop: Shop, run: Callable[..., tuple[int, Any]], monkeypatch: pytest.MonkeyPatch, first_offset: int
+) -> None:
+    words = ["erase", "--table", "customers", "--where", "id = 99", "--yes", "--delete-source", "--now"]
+    settings, real = shop.deployment.settings, Registry.state
+    with monkeypatch.context() as changed:
+        off = settings.model_copy(update={"warehouse": settings.warehouse.model_copy(update={"archive": False})})
+        changed.setattr(shop, "place", replace(shop.place, deployment=replace(shop.deployment, settings=off)))
+        code, told = run(*words)
+        assert (code, told["error"]["fact"]) == (2, "the change log is not archived")
+    with monkeypatch.context() as changed:
+        changed.setattr(Registry, "state", lambda registry: _with_view(real(registry), "by_city", ViewState.HELD))
+        code, told = run(*words)
+        assert (code, told["error"]["detail"].partition(":")[0]) == (1, "view by_city is held")
+    assert shop.conn.execute("select 1 from customers where id = 99").fetchone(), "before anything is touched"
+    # At the end, when somebody has not read so far.
+    with monkeypatch.context() as changed:
+        changed.setattr(letting_go, "READ_S_MAX", 1.0)
+        changed.setattr(Registry, "state", lambda registry: _with_group_at(real(registry), first_offset))
+        code, told = run(*words)
+        assert (code, told["error"]["fact"]) == (1, "somebody still needs the change log's records")
+        assert f"at offset {first_offset}" in told["error"]["detail"]
+        again = "headwater erase --table public.customers --key id=99 --now --yes"
+        assert told["error"]["hint"].endswith(again), "the rows are gone: no condition finds them any more"
+
+
+def _with_view(state: State, view: str, as_: ViewState) -> State:
+    views = {**state.views, view: msgspec.structs.replace(state.views[view], state=as_)}
+    return msgspec.structs.replace(state, views=views)
+
+
+def _with_group_at(state: State, offset: int) -> State:
+    groups = {name: msgspec.structs.replace(group, offset=offset) for name, group in state.groups.items()}
+    return msgspec.structs.replace(state, groups=groups)
 
 
 def look_at_retention(shop: Shop, kept: list[dict[str, Any]]) -> None:

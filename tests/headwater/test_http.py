@@ -228,6 +228,55 @@ def test_rows_are_shown_to_administrators_only_where_keys_are_needed() -> None:
         assert httpx.get(f"{page.url}livez").status_code == 200
 
 
+def test_no_key_of_a_row_is_told_to_who_has_none_where_keys_are_needed(tmp_path: Path) -> None:
+    page = PageServer(Deployment.of(settings(api={"keys": "required"}, data_folder=str(tmp_path)), StackState()))
+    wrong = Finding("warn", "cache of card", "has 1 row wrong, such as id=ann@example.org", "headwater repair card")
+    broken = Finding("fail", "view card", "is not what its SQL gives: 1 row, such as id=ann@example.org", "")
+    page.status = status(wrong, broken)
+    with page.running():
+        told = httpx.get(f"{page.url}readyz")
+        assert (told.status_code, told.json()["findings"]) == (503, ["view card", "cache of card"])
+        for path in ("readyz", "v1/status", "demo/caught", "metrics", ""):
+            assert "ann@example.org" not in httpx.get(f"{page.url}{path}").text, path
+        assert httpx.get(f"{page.url}v1/status").status_code == 401
+        assert httpx.get(f"{page.url}demo/caught").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["livez", "v1/views", "v1/views/card/1", "v1/status", "console"])
+def test_a_name_that_is_not_ours_is_refused_where_nobody_needs_a_key(client: httpx.Client, path: str) -> None:
+    """Otherwise the page of a site whose name resolves to this machine reads everything."""
+    for host in (
+        "evil.example.org",
+        "evil.example.org:8321",
+        "localhost.evil.example.org",
+        "[::2]:8321",
+        "127.0.0.1@x",
+        "[::1]x",
+    ):
+        answer = client.get(path, headers={"Host": host, "X-Forwarded-Host": "localhost"})
+        assert answer.status_code == 421, host
+        assert host in answer.json()["detail"]
+        assert "http.hosts" in answer.json()["hint"]
+    for host in ("localhost", "LocalHost:1", "127.0.0.1:8321", "[::1]:8321"):
+        assert client.get(path, headers={"Host": host}).status_code != 421, host
+
+
+def test_names_that_were_set_are_answered() -> None:
+    wanted = settings(
+        http={"port": free_port(), "hosts": "Hw.example.org, [fd00::1]"},
+        alerts={"public_url": "https://alerts.example.org/hw"},
+    )
+    with PageServer(Deployment.of(wanted, StackState())).running() as page:
+        for host in ("hw.example.org", "hw.example.org:443", "[fd00::1]:80", "alerts.example.org", "localhost"):
+            assert httpx.get(f"{page.url}livez", headers={"Host": host}).status_code == 200, host
+        assert httpx.get(f"{page.url}livez", headers={"Host": "example.org"}).status_code == 421
+
+
+def test_where_keys_are_needed_any_name_will_do() -> None:
+    with PageServer(Deployment.of(settings(api={"keys": "required"}), StackState())).running() as page:
+        assert httpx.get(f"{page.url}livez", headers={"Host": "hw.example.org"}).status_code == 200
+
+
 def test_a_viewer_does_not_hold_up_the_end(client: httpx.Client, server: PageServer) -> None:
     stream = events(client)
     next(stream)

@@ -12,7 +12,9 @@ from fastapi.testclient import TestClient
 from cdc.errors import ConfigurationError
 from headwater.api import problems
 from headwater.pages import forms, rendering, static_files
+from headwater.pages.api_docs import calls
 from headwater.pages.page_route import PageRoute
+from headwater.pages.rendering import coded
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def test_an_error_is_a_page_with_a_way_out(client: TestClient) -> None:
     answer = client.get("/wrong")
     assert answer.status_code == 400
     assert answer.headers["Content-Type"].startswith("text/html")
-    assert "no view &lt;b&gt;" in answer.text
+    assert "No view &lt;b&gt;" in answer.text
     assert "headwater views" in answer.text
 
 
@@ -141,3 +143,14 @@ def test_what_is_no_form_is_refused(client: TestClient) -> None:
     assert post(client, b"to=" + b"x" * forms.BYTES_MAX).status_code == 400
     assert post(client, b"&".join(b"a=1" for _ in range(forms.FIELDS_MAX + 1))).status_code == 400
     assert post(client, b"\xff\xfe=\xff").status_code == 400
+
+
+# The API's page
+
+
+def test_a_call_is_told_with_its_body() -> None:
+    body = {"content": {"application/json": {"schema": {"type": "object", "description": "view, query"}}}}
+    [call] = calls({"paths": {"/v1/alerts": {"post": {"description": "Saves `it`.", "requestBody": body}}}})
+    assert call.curl == """curl -X POST -H 'content-type: application/json' -d '{…}' "$HEADWATER/v1/alerts\""""
+    assert (call.given[0].where, call.given[0].says) == ("body", "view, query")
+    assert str(coded("a `<b>` c")) == "a <code>&lt;b&gt;</code> c"

@@ -16,6 +16,7 @@ from cdc.position import Lsn
 from headwater import cli
 from headwater.client import Client
 from headwater.deployment import Deployment
+from headwater.rebuild_plans import plan
 from headwater.views import past_topic
 from headwater.views.causes import Role
 from headwater.views.past import Past, diff, view_at
@@ -55,7 +56,7 @@ def in_warehouse(place: Place) -> Past:
 
     def there() -> Past:
         past = Past.open(place, "card")
-        assert past.warehouse_at(past.frontier.next_offset) is not None
+        assert past.in_warehouse(None) == past.frontier.next_offset
         return past
 
     return eventually(there, 60)
@@ -108,10 +109,15 @@ def test_a_view_as_it_was_and_what_differs(
     assert 'removed {"id":4}' in out
     assert cli.run(["view-at", "card", "--at", first, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows_total"] == 50
+    told = shop.get(f"/v1/views/card/at?at={first}&limit=2")
+    assert (told["rows_total"], [row["id"] for row in told["rows"]]) == (50, [1, 2])
+    shop.get(f"/v1/views/nothing/at?at={first}", status=404)
+    shop.get("/v1/views/card/at?at=2001-01-01T00:00:00Z", status=409)
     told = shop.get(f"/v1/views/card/diff?from={first}&to={second}")
     assert (told["added"], told["removed"]) == (1, 1)
     with Client(shop.page.url) as client:
         assert client.diff("card", first, second)["removed"] == 1
+        assert client.view_at("card", first)["rows_total"] == 50
     shop.get(f"/v1/views/nothing/diff?from={first}", status=404)
 
 
@@ -178,6 +184,23 @@ def test_the_story_of_a_group_without_a_warehouse(shop: Shop, place: Place) -> N
     # The table's log has no old values, so of an update only the new group is known for certain.
     assert "13" in keys
     assert any("not in the warehouse" in note for note in found.notes)
+
+
+def test_the_plan_of_a_rebuild_says_what_becomes_of_history(
+    shop: Shop, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_warehouse(place)
+
+    def told() -> list[str]:
+        [planned] = plan(place, "card", ["warehouse"])
+        return [step.text for step in planned.steps if "history" in step.text]
+
+    [text] = told()
+    assert "take over" in text
+    assert "stays whole since 20" in text
+    monkeypatch.setattr(PastWarehouse, "whole_from", lambda _: None)
+    [text] = told()
+    assert "begins anew" in text
 
 
 def test_versions_that_are_gone_are_told_as_a_gap(shop: Shop, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ class MemoryTopic:
         yield [raw for raw in self.raws if start <= raw.offset < end]
 
     def end(self) -> int:
-        return self.raws[-1].offset + 2
+        return self.raws[-1].offset + 1
 
 
 def topic(epochs: int, at_us: int) -> ViewTopic:
@@ -100,7 +100,17 @@ def test_a_key_and_the_epoch_before() -> None:
     mine = list(of_key(found, 0, found.end(), b'{"id":2}'))
     assert [each.change.after is None for each in mine] == [False, False, True, False], "tombstones say nothing more"
     assert position_before(found, mine[2], 0) == Position(7, 110)
+    many = cast("ViewTopic", MemoryTopic(tuple(Raw(n, 0, b"", _at(9 if n < 4 else 10)) for n in range(3_000))))
+    last = told(Raw(2_999, 0, b"", _at(10)))
+    assert last is not None
+    assert position_before(many, last, 0) == Position(7, 9), "however many an epoch has"
     assert position_before(found, mine[0], 0) is None
+
+
+def _at(offset: int) -> bytes:
+    return msgspec.json.encode(
+        {"position": str(Position(7, offset)), "lsn": "0/1", "committed_at_us": 0, "published_at_us": 0}
+    )
 
 
 def test_what_changed_over_all() -> None:

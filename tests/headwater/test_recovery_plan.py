@@ -8,9 +8,9 @@ import pytest
 
 from cdc.errors import ViewError
 from cdc.gaps import Gap, GapCode
-from headwater.recovery import BUILD_ROWS_PER_S, SNAPSHOT_ROWS_PER_S, decide, not_live
-from views.maintain.maintainer import LOG_LOST
+from headwater.recovery import BUILD_ROWS_PER_S, SNAPSHOT_ROWS_PER_S, decide, left, not_live
 from views.maintain.registry import GroupStatus, State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.wanting import LOG_LOST
 
 GAP = Gap(7, GapCode.SLOT_LOST, "wal_removed", 1.0)
 ROWS = {"public.a": 80_000, "public.b": 40_000}
@@ -81,6 +81,23 @@ def test_who_waits_is_told_how_far_each_view_is() -> None:
     both = State(views=state.views, groups=groups)
     assert not_live(WANTED.views, both, WANTED, 7) == ["one building 50%"]
     assert not_live(WANTED.views, both, WANTED, 8) == ["one waiting", "two waiting"], "those are of an era that is over"
+
+
+def test_nobody_waits_for_what_a_person_has_to_do() -> None:
+    """A view that somebody has paused is not built; one that somebody has to look at is, and is not shown."""
+    groups = {"g": GroupStatus(10, 10, is_live=True, is_following=False, era=7)}
+    for status, held in (
+        (ViewStatus(ViewState.READY, "g", 1.0), []),
+        (ViewStatus(ViewState.HELD, "g", 1.0), ["one"]),
+        (ViewStatus(ViewState.BUILDING, "g", 1.0), ["one"]),
+        (ViewStatus(ViewState.WAITING), ["one"]),
+    ):
+        state = State(views={"one": status}, groups=groups)
+        assert not_live(["one"], state, WANTED, 7, held) == []
+        [told] = left(["one"], state, held)
+        assert ("headwater resume one" if held else "headwater apply --approve one") in told
+    ready = State(views={"one": ViewStatus(ViewState.READY, "g", 1.0)}, groups=groups)
+    assert not_live(["one"], ready, WANTED, 8) == ["one waiting"], "of an era that is over"
 
 
 def test_who_waits_is_told_that_a_view_will_not_come() -> None:

@@ -21,7 +21,6 @@ from alerts.notification import Notification
 from cdc.addresses import PostgresAddress
 from headwater.api.bell import Bell, Listening
 from headwater.api.shared_secret import SECRET_FILE, shared_secret
-from headwater.http.server import page_url
 from headwater.precedence import kept_processors, make_give_way
 from headwater.serve import Service
 from headwater.service.kept_child import KeptChild, Pauses
@@ -56,7 +55,7 @@ def serving(folder: Path) -> Iterator[httpx.Client]:
     thread = threading.Thread(target=Service(Deployment.of(wanted, StackState()), stop))
     thread.start()
     try:
-        with httpx.Client(base_url=page_url(wanted.http), timeout=20) as client:
+        with httpx.Client(base_url=wanted.http.url, timeout=20) as client:
             yield client
     finally:
         stop.set()

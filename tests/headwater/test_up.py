@@ -150,6 +150,10 @@ def kept(folder: Path) -> None:
     assert verified.returncode == 0, verified.stdout
     caught = f"http://127.0.0.1:{port_of(folder)}/demo/caught"
     eventually(lambda: bool(httpx.get(caught).json()["caught"]), VIEWS_S_MAX)
+    told = {each["channel"]: each for each in asked(folder, "alerts", "list")["alerts"]}
+    assert told["webhook"]["target"] == httpx.get(caught).json()["webhook"]
+    for channel in ("webhook", "email"):  # to the verbs, too, the catchers are open
+        asked(folder, "alerts", "test", str(told[channel]["id"]))
 
 
 def lose_the_slot(folder: Path) -> None:
@@ -197,6 +201,7 @@ def end_in_order(folder: Path) -> None:
 
 @pytest.mark.stack
 @pytest.mark.spark
+@pytest.mark.alone
 @pytest.mark.timeout(1500)
 def test_from_nothing_to_moving_data_over_kill_9_to_an_orderly_end(folder: Path) -> None:
     up = headwater(folder, "up", "--detach", "--demo", "--listings", "50", "--rate", "20")

@@ -26,7 +26,10 @@ from headwater.views.compare import Comparison, chosen
 from headwater.views.kept import Frontiers, KeptView, open_view
 from headwater.views.key_text import encoded
 from headwater.views.place import Place
-from headwater.views.verify import Kind, Verifier
+from headwater.views.sampling import Sampler
+from headwater.views.verify import Kind, NotComputed, Verifier
+from headwater.views.verify_history import Why
+from headwater.views.verify_view import Asking, history_of, verify_view
 from tests.headwater.views_keeper import keeping
 from views.maintain.group import GroupSpec
 from views.maintain.registry import Registry, Wanted, WantedView
@@ -51,6 +54,7 @@ VIEWS = {
         select city, count(*) as n, sum(price) as total, avg(price) as mean, sum(score) as score
         from listings group by city""",
     "total": "create materialized view total as select count(*) as n, sum(price) as total from listings",
+    "none": "create materialized view none as select id from listings where price < 0",
 }
 TABLES = [TableName("public", "agents"), TableName("public", "listings")]
 
@@ -148,16 +152,30 @@ def test_views_are_equal_while_everything_moves(stand: Stand) -> None:
                 found = stand.verifier().verify(view, lock=True)
                 assert found.is_equal, found
                 assert found.rows_postgres > 3
-            # One row that every transaction changes: never called different, and settled with a lock.
+            # Rows that nearly every transaction changes: no snapshot holds them still, but some moment does.
+            assert stand.verifier().verify("by_city").is_equal
+            # One of which even the key changes: never called different, and settled with a lock.
             assert not any(stand.verifier().verify("total").counts.values())
             assert stand.verifier().verify("total", lock=True).is_equal
+
+
+def test_rows_that_never_rest_and_are_wrong(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often they are looked at, no moment shows what the view never had."""
+    written = Comparison._sql
+    monkeypatch.setattr(Comparison, "_sql", lambda *given: written(*given).replace("sum(price)", "sum(price) + 0.25"))
+    monkeypatch.setattr("headwater.views.verify.ROUNDS_MAX", 3)
+    with stand.keeping():
+        stand.whole()
+        with stand.moving():
+            found = stand.verifier().verify("by_city")
+    assert found.unsettled + sum(found.counts.values()) == len(("Bonn", "Oslo", None, "Rome"))
 
 
 def test_rows_that_were_tampered_with_are_found(stand: Stand, capsys: pytest.CaptureFixture[str]) -> None:
     with stand.keeping():
         stand.whole()
         assert cli.run(["verify", "--all"]) == 0
-        assert capsys.readouterr().out.count(": equal") == 3
+        assert capsys.readouterr().out.count(": equal") == 4
     card, by_city = stand.kept("card"), stand.kept("by_city")
     tamper(card, ["7"], lambda row: row and row.replace(b'"price":7.50', b'"price":7.51'))
     tamper(card, ["8"], lambda row: None)
@@ -180,6 +198,38 @@ def test_rows_that_were_tampered_with_are_found(stand: Stand, capsys: pytest.Cap
         out = capsys.readouterr().out
         assert "card: DIFFERENT" in out
         assert '"price":7.51' in out
+
+
+def test_some_keys_of_a_view_without_rows(stand: Stand) -> None:
+    with stand.keeping():
+        stand.whole()
+        found = stand.verifier().verify("none", keys=[])
+        assert (found.is_equal, found.rows_postgres, found.rows_view) == (True, 0, 0)
+        run = Sampler(stand.place, 100).sample("none")
+        assert (run.is_equal, [each.note for each in run.places]) == (True, [""])
+        assert cli.run(["verify", "none", "--why", "schedule", "--by", "headwater up", "--json"]) == 0
+        [run] = history_of(stand.place).runs("none", 1)
+        assert (run.why, run.by) == (Why.SCHEDULE, "headwater up")
+
+
+def test_postgres_that_cannot_compute_a_view(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is put down, and told as an error of ours; a sample goes on with the sinks."""
+    with stand.keeping():
+        stand.whole()
+        monkeypatch.setattr(Comparison, "_sql", lambda *_: "select 1 / (n - 1), %s from generate_series(1, 2) n")
+        monkeypatch.setattr(Comparison, "cost", lambda *_: 1.0)
+        with pytest.raises(NotComputed, match="Postgres cannot compute card"):
+            stand.verifier().verify("card", keys=[b'{"id":7}'])
+        monkeypatch.setattr(Comparison, "_sql", lambda *_: "select 1 / (n - 1) from generate_series(1, 2) n")
+        with pytest.raises(NotComputed, match="division by zero"):
+            verify_view(stand.place, "card", Asking(Why.SCHEDULE, "t"))
+        [run] = history_of(stand.place).runs("card", 1)
+        assert [(each.place, each.note) for each in run.places] == [
+            ("view", "Postgres cannot compute card: division by zero")
+        ]
+        monkeypatch.setattr(Comparison, "_sql", lambda *_: "select 1 / (n - 1), %s from generate_series(1, 2) n")
+        run = Sampler(stand.place, 10).sample("card")
+        assert [each.note for each in run.places] == ["Postgres cannot compute card"]
 
 
 def _some_keys(stand: Stand) -> None:
@@ -249,7 +299,7 @@ def test_plan_takes_the_tables_from_postgres(stand: Stand, tmp_path: Path, capsy
     for name, text in VIEWS.items():
         (tmp_path / f"{name}.sql").write_text(text)
     assert cli.run(["plan", str(tmp_path)]) == 0
-    assert "3 unchanged" in capsys.readouterr().out
+    assert "4 unchanged" in capsys.readouterr().out
     stand.conn.execute("create table later (id integer primary key)")
     (tmp_path / "later.sql").write_text("create materialized view late as select id from later")
     (tmp_path / "never.sql").write_text("create materialized view never as select id from nothing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,7 +29,9 @@ def filled(folder: Path, built_at: datetime | None = None) -> None:
     sink.prepare()
     first = [Change(b'{"id":1}', full(1, "100.00"), 0), Change(b'{"id":2}', full(2, "7.50"), 1)]
     built_at_us = None if built_at is None else int(built_at.timestamp() * 1e6)
-    refused = sink.apply(first, Mark("t", 2, era=1, committed_at_us=built_at_us))
+    published_at_us = time.time_ns() // 1000
+    built = Mark("t", 2, era=1, committed_at_us=built_at_us, published_at_us=published_at_us if built_at_us else 0)
+    refused = sink.apply(first, built)
     hours: list[tuple[int, bytes | None]] = [
         (1, full(1, "90.00")),
         (1, full(1, "80.00")),
@@ -37,7 +40,7 @@ def filled(folder: Path, built_at: datetime | None = None) -> None:
     ]
     for hour, (id_, after) in enumerate(hours):
         at_us = int((START + timedelta(hours=hour)).timestamp() * 1e6)
-        mark = Mark("t", hour + 3, era=1, offset=hour + 10, lsn=f"0/{hour + 1}", committed_at_us=at_us)
+        mark = Mark("t", hour + 3, 0, 1, hour + 10, f"0/{hour + 1}", at_us, published_at_us)
         refused += sink.apply([Change(json.dumps({"id": id_}).encode(), after, hour + 2)], mark)
     assert refused == []
     kind.switch("market", "listing", 1)
@@ -88,3 +91,12 @@ def test_too_many_versions_shorten_the_time(tmp_path: Path) -> None:
 
 def test_a_view_that_is_not_there(tmp_path: Path) -> None:
     assert read_history(tmp_path, SHAPE, START, 10) is None
+
+
+def test_versions_say_when_they_were_committed(tmp_path: Path) -> None:
+    filled(tmp_path)
+    past = read_history(tmp_path, SHAPE, START, 100)
+    assert past is not None
+    assert [each.committed_at for each in past.versions if each.key == (1,) and each.is_news] == [
+        START, START + timedelta(hours=1)
+    ]  # fmt: skip

@@ -9,8 +9,9 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from cdc.addresses import Source
@@ -22,11 +23,12 @@ from headwater.deployment import Deployment
 from headwater.settings import Settings
 from headwater.stack.state import StackState
 from headwater.views import apply as applying
-from headwater.views.apply import Applied, apply_again, changed_tables, known_skips, next_wanted, wait
+from headwater.views.apply import Applied, apply_again, changed_tables, known_skips, next_wanted, read_anew, wait
 from headwater.views.cost import Tier, cost_of
 from headwater.views.declared import SqlFile, is_same, read_files
 from headwater.views.place import Place, sql_folder
 from headwater.views.plan_views import Action, Sources, ViewsPlan, plan_views
+from tests.headwater.typed import Typed
 from tests.views.sql.tables import demo_catalog
 from views.definition import parse
 from views.maintain.group import GroupSpec
@@ -220,6 +222,56 @@ def test_building_again_keeps_the_view_and_changes_its_application(tmp_path: Pat
     assert wanted["cities"].applied_at_s == 1.0
 
 
+def waiting(registry: Registry) -> WantedView:
+    """The card's other definition, as `headwater apply --review` writes it down."""
+    before = WantedView(CARD, [{"schema_name": "public", "table_name": "agents"}], 1.0, "a", {"public.a": 5}, 7)
+    listings = [{"schema_name": "public", "table_name": "listings"}]
+    view = WantedView(CARD.replace("l.title, ", ""), listings, 2.0, "b", {}, 7, is_reviewed=False, previous=before)
+    registry.want(Wanted({"card": view}))
+    return view
+
+
+def test_what_waits_for_somebody_to_look_is_not_built_again_past_them(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    waiting(registry)
+    before = registry.wanted()
+    for from_mirrors in (False, True):
+        with pytest.raises(ViewError, match="card waits for a decision"):
+            apply_again(registry, ["card"], from_mirrors=from_mirrors)
+    assert registry.wanted() == before
+
+
+def test_what_waits_for_somebody_to_look_waits_on_when_its_tables_are_read_anew(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[TableName]] = []
+    monkeypatch.setattr(applying, "request_snapshot", lambda conn, tables: asked.append(list(tables)))
+    known = waiting(place.registry)
+    deployment = place.deployment
+    again = read_anew(place.registry, ["card"], cast(Any, None), deployment.kafka, deployment.source)
+    view = place.registry.wanted().views["card"]
+    assert (view.text, view.is_reviewed, view.applied_at_s) == (known.text, False, again.at_s)
+    assert view.previous is not None
+    assert known.previous is not None
+    assert (view.previous.text, view.previous.applied_at_s) == (CARD, known.previous.applied_at_s)
+    brought = {"public.agents": 123, "public.listings": 123}
+    assert (view.skip_before, view.previous.skip_before) == (brought, brought), "a rejection can be built from there"
+    assert asked == [[TableName("public", "agents"), TableName("public", "listings")]]
+
+
+def test_building_again_what_waits_is_no_decision_but_applying_another_text_is() -> None:
+    known = applied(CITIES)
+    waits = {
+        "cities": msgspec.structs.replace(known.views["cities"], is_reviewed=False, previous=known.views["cities"])
+    }
+    again = planned(CITIES, wanted=Wanted(waits), rebuild=["cities"])
+    wanted = next_wanted(Wanted(waits), again, SOURCES, {}, drop=False, batch="new", at_s=9.0)
+    assert (wanted.views["cities"].is_reviewed, wanted.views["cities"].previous) == (False, known.views["cities"])
+    other = planned(CITIES.replace("AS n", "AS m"), wanted=Wanted(waits))
+    wanted = next_wanted(Wanted(waits), other, SOURCES, {}, drop=False, batch="new", at_s=9.0)
+    assert (wanted.views["cities"].is_reviewed, wanted.views["cities"].previous) == (True, None)
+
+
 # Waiting
 
 
@@ -310,7 +362,10 @@ def test_dropping_is_asked_for_twice(
     assert cli.run(["apply"]) == 0
     assert "headwater apply --drop drops it" in capsys.readouterr().err
     assert "card" in place.registry.wanted().views
-    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert cli.run(["apply", "--drop"]) == 2, "that is no terminal"
+    assert "card" in place.registry.wanted().views
+    monkeypatch.setattr("sys.stdin", Typed("n\n"))
     assert cli.run(["apply", "--drop"]) == 130, "the answer was no"
     assert "card" in place.registry.wanted().views
     assert cli.run(["apply", "--drop", "--yes"]) == 0
@@ -390,7 +445,7 @@ def test_the_folder_is_the_settings_one_or_the_examples(tmp_path: Path) -> None:
     [
         ("sinks = 'cache', lookup = 'titel'", "no column titel"),
         ("sinks = 'cache', cache_ttl_s = 'soon'", "not a number of seconds"),
-        ("sinks = 'search', language = 'klingon'", "language"),
+        ("sinks = 'search', language = 'klingon'", "no stemmer"),
         ("sinks = 'search', geo = 'nowhere'", "geo"),
         ("sinks = 'warehouse', partition_by = 'titel'", "titel"),
     ],

@@ -72,11 +72,14 @@ def _batch(log: ChangeLog, start: Position, end: Position) -> pa.RecordBatch:
 
 
 def _note(registry: Registry, group: Group, offset: int, sinking: Sinking) -> None:
-    wanted = registry.wanted().views
+    """A view that waits for a review has been built, by the group that is named as its batch."""
+    serving = group.spec.id
     views = {
-        view: ViewStatus(ViewState.LIVE, group.spec.id, wanted[view].applied_at_s)
-        for view in group.spec.definitions
-        if view in wanted
+        view: ViewStatus(ViewState.LIVE, serving, wanted.applied_at_s, serving=serving)
+        if wanted.is_reviewed
+        else ViewStatus(ViewState.READY, wanted.batch, wanted.applied_at_s, serving=serving)
+        for view, wanted in registry.wanted().views.items()
+        if view in group.spec.definitions
     }
     groups = {group.spec.id: GroupStatus(offset, offset, True, False, era=group.spec.era)}
     registry.note(State(time.time(), os.getpid(), views, groups, sinks=sinking.statuses()))

@@ -1,0 +1,190 @@
+"""Pages of a server whose views nobody keeps yet: the doors, what went wrong, what waits; and what moves on a page when
+somebody has the keyboard. A real browser, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from cdc.addresses import PostgresAddress, Source
+from cdc.catalog_reader import describe
+from cdc.events import TableName
+from headwater.deployment import Deployment
+from headwater.http.server import PageServer
+from headwater.migrate import migrate
+from headwater.pages.sessions import Sessions, address
+from headwater.settings import Settings
+from headwater.views.verify_history import PlaceResult, VerifyHistory, VerifyRun, Why
+from tests.browser.conftest import Shoot, window
+from tests.headwater.test_http import free_port
+from views.generation import Generation, GenerationState
+from views.maintain.book import Book
+from views.maintain.registry import Registry, Review, State, ViewState, ViewStatus, Wanted, WantedView
+from views.rebuild import Origin, Rebuild, RebuildState, Stage
+from views.sinks.letters import Letters
+from views.sinks.sink import Change, Refused, ViewShape
+
+pytestmark = pytest.mark.stack
+
+CARD = """CREATE MATERIALIZED VIEW card WITH (key = 'id', sinks = 'cache, search, alerts') AS
+SELECT id, name
+FROM makers
+WHERE name <> ''"""
+
+
+@dataclass(frozen=True)
+class AtRest:
+    server: PageServer
+    registry: Registry
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def link(self) -> str:
+        return address(self.url, Sessions(self.server.deployment.settings.data_folder).make_link("os:ann"))
+
+
+@pytest.fixture
+def at_rest(deployment: Deployment, postgres: PostgresAddress, source: Source, tmp_path: Path) -> Iterator[AtRest]:
+    """One view was applied, and nobody has made anything of it."""
+    migrate(postgres)
+    settings = Settings.model_validate(
+        {"source": source.name, "data_folder": str(tmp_path), "http": {"port": free_port()}}
+    )
+    with psycopg.connect(postgres.conninfo(), autocommit=True) as conn:
+        conn.execute("create table makers (id int primary key, name text)")
+        tables = describe(conn, [TableName("public", "makers")])
+    registry = Registry(settings.views_state)
+    registry.want(Wanted({"card": WantedView(CARD, tables, 1.0, "b")}))
+    server = PageServer(replace(deployment, settings=settings, source=source, postgres=postgres))
+    with server.running():
+        yield AtRest(server, registry)
+
+
+@pytest.fixture
+def page(browser: Browser, at_rest: AtRest) -> Iterator[Page]:
+    with window(browser, at_rest.url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def console(at_rest: AtRest, page: Page) -> Page:
+    page.goto(at_rest.link)
+    page.wait_for_url("**/console")
+    return page
+
+
+def test_the_doors(at_rest: AtRest, browser: Browser, page: Page, shoot: Shoot) -> None:
+    page.goto("")
+    expect(page.get_by_role("heading", name="Console")).to_be_visible()
+    shoot(page, "front")
+    page.goto("docs")
+    page.locator("summary", has_text="POST /v1/alerts/preview").first.click()
+    shoot(page, "api-docs")
+    page.goto("console")
+    page.get_by_label("Admin key").fill("hw_0_nothing")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("This key is not known")
+    shoot(page, "sign-in")
+    with window(browser, at_rest.url, scripts=False) as without:  # with them nobody sees it: it goes on at once
+        without.goto(at_rest.link)
+        shoot(without, "enter")
+        without.get_by_role("button", name="Open the console").click()
+        expect(without.get_by_role("heading", name="The path of a change")).to_be_visible()
+
+
+def test_what_went_wrong_and_what_is_being_built(at_rest: AtRest, console: Page, shoot: Shoot) -> None:
+    console.goto("console/views/nothing")
+    expect(console.get_by_role("alert")).to_contain_text("No view nothing")
+    shoot(console, "error")
+    link = httpx.post(f"{at_rest.url}v1/site/sessions", json={"owner": "ada", "to": "search/card"})
+    console.goto(link.raise_for_status().json()["url"])
+    expect(console.get_by_role("heading", name="Card: being built")).to_be_visible()
+    shoot(console, "building")
+
+
+def test_a_dead_letter(at_rest: AtRest, console: Page, shoot: Shoot) -> None:
+    place = at_rest.server.deployment
+    shape = ViewShape(place.source.name, "card", (), ("id",))
+    refused = Refused(Change(b'{"id":7}', b'{"id":7,"name":"Ann"}', 3), "mapper_parsing_exception: name is no number")
+    Letters(place.kafka, place.source).tell(shape, "search", 1, [refused])
+    console.on("dialog", lambda dialog: dialog.accept())
+    console.goto("console/dead-letters")
+    expect(console.get_by_text("1 open")).to_be_visible()
+    console.locator("summary", has_text="The row").click()
+    shoot(console, "console-dead-letter")
+    console.get_by_role("checkbox").check()
+    console.get_by_role("button", name="Drop the chosen").click()
+    expect(console.get_by_text("No dead letters")).to_be_visible()
+
+
+def test_a_review_and_wrong_rows(at_rest: AtRest, console: Page, shoot: Shoot) -> None:
+    old, registry = at_rest.registry.wanted().views["card"], at_rest.registry
+    changed = CARD.replace("id, name\n", "id, upper(name) AS name, length(name) AS letters\n")
+    registry.want(Wanted({"card": WantedView(changed, old.tables, 2.0, "c", is_reviewed=False, previous=old)}))
+    found = Review(12, 3, 1_204, 40_000, ("letters",), (), ('changed {"id":7}', 'added {"id":9}', 'removed {"id":2}'))
+    registry.note(State(1.0, views={"card": ViewStatus(ViewState.READY, "g", 2.0, review=found)}))
+    places = (PlaceResult("view", 41_000), PlaceResult("cache", 41_000, missing=1, different=1))
+    run = VerifyRun("card", Why.SAMPLE, "service", 1_763_467_200_000_000, 2.5, places)
+    VerifyHistory(registry.folder).add(run, {"cache": [("missing", '{"id":7}'), ("different", '{"id":8}')]})
+    console.goto("console/views/card")
+    expect(console.get_by_role("heading", name="A changed definition waits ready")).to_be_visible()
+    expect(console.locator(".diff-added")).to_contain_text("upper(name)")
+    expect(console.get_by_text("2 rows are wrong in the cache:")).to_be_visible()
+    shoot(console, "console-review")
+    console.locator("#generations").scroll_into_view_if_needed()
+    shoot(console, "console-wrong-rows")
+    console.once("dialog", lambda dialog: dialog.accept())
+    console.get_by_role("button", name="Reject").click()
+    expect(console.locator(".notice.ok")).to_contain_text("readers stay with card as it was")
+    assert registry.wanted().views["card"].text == CARD
+
+
+def rebuild(id_: str, state: RebuildState = RebuildState.RUNNING) -> Rebuild:
+    return Rebuild(id_, "card", "search", 2, Origin.TOPIC, 1.0, stage=Stage.FILL, state=state, reason=f"rests {id_}")
+
+
+def test_what_has_the_focus_stays_what_it_is(at_rest: AtRest, console: Page) -> None:
+    """Something comes above it, goes, and becomes something else: who presses Enter gets what they read."""
+    registry = at_rest.registry
+    live = tuple(Generation("card", sink, 1, GenerationState.LIVE, 5.0) for sink in ("cache", "search"))
+    focused = "document.activeElement.textContent.trim()"
+
+    def told(*rebuilds: Rebuild) -> None:
+        registry.note_book(Book(live, rebuilds))
+        expect(console.locator(".rebuild")).to_have_count(len(rebuilds))
+
+    told_again = Rebuild("r2", "card", "cache", 9, Origin.TOPIC, 1.0, stage=Stage.FILL)
+    console.goto("console/views/card")
+    told(rebuild("r1"))
+    expect(console.locator(".rebuild .reason")).to_have_text("rests r1")
+    give_up = console.locator(".rebuild", has_text="search").get_by_role("button", name="Give it up")
+    give_up.focus()
+    give_up.evaluate("it => { it.isTheSame = true; }")
+    told(told_again, rebuild("r1"))
+    assert console.evaluate("document.activeElement.isTheSame") is True
+    told(rebuild("r1"))
+    assert console.evaluate("document.activeElement.isTheSame") is True
+    console.get_by_role("button", name="Hold").focus()
+    told(rebuild("r1", RebuildState.PAUSED))
+    expect(console.get_by_role("button", name="Go on", exact=True)).to_be_visible()
+    assert console.evaluate("document.activeElement.dataset.panel") == "generations", "not the button beside it"
+    pause = console.locator("tr", has_text="search").get_by_role("button", name="Pause")
+    pause.focus()
+    told()
+    assert (console.evaluate(focused), pause.evaluate("it => it === document.activeElement")) == ("Pause", True)
+
+
+def test_who_was_signed_out_is_told(at_rest: AtRest, console: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.pages.console_live.STREAM_S_MAX", 0.2)
+    console.goto("console/views")
+    console.context.clear_cookies()
+    expect(console.locator("[data-link-state]")).to_contain_text("Signed out or gone")

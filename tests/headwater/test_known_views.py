@@ -1,0 +1,39 @@
+"""What saved searches ask of views, as far as it is decided here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from alerts.explaining import LastChange
+from headwater.known_views import last_change
+from headwater.views.key_text import words_of
+from headwater.views.past_warehouse import PastVersion
+
+AT = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        (["name"], "Smith, Ada", ["Smith, Ada"]),
+        (["name"], "name=Ada", ["name=Ada"]),
+        (["id", "line"], "5,2", ["5", "2"]),
+        (["id", "line"], "id=5,line=2", ["id=5", "line=2"]),
+    ],
+)
+def test_a_comma_in_a_key_of_one_column_is_its_own(key: list[str], text: str, words: list[str]) -> None:
+    store: Any = SimpleNamespace(key=key)
+    assert words_of(store, text) == words
+
+
+def test_a_row_that_is_told_again_as_it_is_has_not_changed() -> None:
+    rows = [b"a", b"b", b"b", None, b"b", b"b"]
+    versions = [PastVersion(n, row, f"7:{n}", "", AT + timedelta(hours=n)) for n, row in enumerate(rows)]
+    assert last_change(versions) == LastChange("7:4", AT + timedelta(hours=4))
+    assert last_change(versions[:3]) == LastChange("7:1", AT + timedelta(hours=1))
+    assert last_change(versions[:1]) == LastChange("7:0", AT)
+    assert last_change([]) is None
