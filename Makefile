@@ -2,6 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Of tests without Spark: each has a stack of its own, some 3 GB, and mostly waits for it. Spark takes both processors of a
+# small machine, so what needs it comes after that, in one process. With ARGS (files, -k …) there is one for all.
+WORKERS ?= 2
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
@@ -26,8 +29,13 @@ up: install ## Start everything with the demo moving; Ctrl-C stops it
 down: install ## Stop what `make up` started
 	@$(BIN)/headwater down
 
-test: lint browser ## Run all the tests
+test: lint browser ## Run all the tests; ARGS are pytest's
+ifeq ($(ARGS),)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not spark and not alone"
+	@$(BIN)/python -m pytest -m "spark or alone"
+else
 	@$(BIN)/python -m pytest $(ARGS)
+endif
 
 browser: ## Install a browser for the tests, where there is none
 	@tools/install_browser
@@ -40,6 +48,7 @@ bench: install ## Run the benchmarks (see docs/benchmarks.md)
 	@$(BIN)/headwater bench rebuild
 	@$(BIN)/headwater bench delivery
 	@$(BIN)/headwater bench alerts
+	@$(BIN)/headwater bench news
 
 lint: install ## Check style, types and the direction of imports
 	@$(BIN)/ruff check --quiet .

@@ -28,6 +28,8 @@ WRITERS = 16
 """So many that one of them is always between its commit and the marks of it."""
 ROUNDS = 2
 WRITTEN_S = 1.5
+COMMIT_S = 5.0
+"""On a busy machine, too; from one that was killed nothing comes."""
 REQUEST_S = 30.0
 FROZEN_S = 12.0
 """Longer than the session that Kafka gives a broker by itself."""
@@ -66,7 +68,7 @@ class Writer:
             try:
                 producer.begin_transaction()
                 producer.produce(self.topic, value=str(number).encode())
-                producer.commit_transaction(0.5)
+                producer.commit_transaction(COMMIT_S)
             except KafkaException:  # killed: that is what this test does to it
                 return
             self.committed.append(number)
@@ -75,12 +77,17 @@ class Writer:
 
 @contextmanager
 def writing(writers: list[Writer]) -> Iterator[None]:
-    stop = threading.Event()
+    stop, before = threading.Event(), [len(writer.committed) for writer in writers]
     threads = [threading.Thread(target=writer.write, args=(stop,)) for writer in writers]
     for thread in threads:
         thread.start()
     time.sleep(WRITTEN_S)
+
+    def all_have_written() -> None:
+        assert all(len(writer.committed) >= known + 2 for writer, known in zip(writers, before, strict=True))
+
     try:
+        eventually(all_have_written)
         yield
     finally:
         stop.set()

@@ -275,7 +275,8 @@ def test_reset_deletes_what_the_servers_wrote_and_nothing_else(kept: Path, plan:
         pass
     (kept / "mine.txt").write_text("not theirs")
     asked = headwater(kept, "down", "--reset")
-    assert asked.returncode != 0, "without --yes it asks, and nobody answers"
+    assert asked.returncode == 2, "without --yes it asks, and nobody can answer"
+    assert "--yes" in asked.stderr
     assert (kept / "data").exists()
     assert headwater(kept, "down", "--reset", "--yes").returncode == 0
     assert [path.name for path in kept.iterdir()] == ["mine.txt"]
