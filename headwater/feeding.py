@@ -1,4 +1,5 @@
-"""Are the generations fed that readers may go over to? From what the maintainer last wrote down, for who shows it."""
+"""Are the generations fed that readers may go over to, and does what makes them go on? From what the maintainer last
+wrote down, for who shows it."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from headwater.units import duration_text
 from views.generation import Generation, GenerationState
 from views.maintain.book import Book
 from views.maintain.registry import State
+from views.rebuild import RebuildState
 
 UNFED_S_MAX: Final = 60.0
 """For longer is told by `headwater status`."""
@@ -64,3 +66,11 @@ def unfed_findings(state: State, book: Book, now_s: float) -> Iterator[Finding]:
                 f"is {each.state}, and not fed for {duration_text(now_s - found.since_s)}: {found.why_not}",
                 f"headwater generations {each.view}",
             )
+
+
+def paused_findings(book: Book) -> Iterator[Finding]:
+    """Rebuilds that nobody has paused: they could not go on for too long, and wait for somebody."""
+    for each in book.rebuilds:
+        if each.state is RebuildState.PAUSED and each.reason:
+            name = f"rebuild {each.id} of the {each.sink} of {each.view}"
+            yield Finding("warn", name, f"is paused: {each.reason}", f"headwater rebuild --resume {each.id}")

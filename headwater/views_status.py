@@ -12,7 +12,7 @@ from typing import Final
 from cdc.errors import StateError
 from cdc.findings import Finding
 from cdc.gaps import Gaps
-from headwater.feeding import unfed_findings
+from headwater.feeding import paused_findings, unfed_findings
 from headwater.sweep_file import SweepFile, SweptView
 from headwater.units import duration_text
 from headwater.views.verify_history import VIEW, VerifyHistory, Wrong
@@ -161,7 +161,8 @@ def look(folder: Path, now_s: float | None = None, gaps: Gaps | None = None) -> 
     found = ViewsStatus(running, tuple(lines), state.epochs, state.rss_mb, sink_lines, wrong, alerts)
     told = _stale_findings(found, now_s) + list(map(_book_finding, registry.books_aside()))
     with suppress(StateError):  # who keeps it sets one aside that cannot be read
-        told += unfed_findings(state, registry.book(), now_s) if running else ()
+        book = registry.book()
+        told += [*paused_findings(book), *(unfed_findings(state, book, now_s) if running else ())]
     return found, told + _findings(found, silent_s=now_s - max(state.at_s, newest))
 
 

@@ -160,6 +160,8 @@ def preview(
         counted = ", ".join(f"{count} {event}" for event, count in found["events"].items())
         line(f"in the last {found['days']} days: {counted}")
         line((f"{found['per_day']:g} a day", "dim"))
+    for note in found["notes"]:
+        line((note, "dim"))
 
 
 def _try_out(wish: dict[str, Any], key: str, *, as_json: bool) -> None:

@@ -56,11 +56,14 @@ def apply(
         _decided(place, approve or [], reject or [], as_json=as_json)
         return
     plan, sources = made(place, folder, only or (), rebuild or ())
-    _show(plan, as_json=as_json)
+    if plan.is_refused or not as_json:
+        _show(plan, as_json=as_json)
     if plan.is_refused:
         line(("nothing was applied: ", "bold red"), "some views are refused", stderr=True)
         raise typer.Exit(EXIT_REFUSED)
     drop = _asked_to_drop(plan, drop=drop, yes=yes, as_json=as_json)
+    if as_json:
+        _show(plan, as_json=True)
     if not plan.pending and not drop:
         return
     from cdc.postgres import connect

@@ -24,6 +24,7 @@ RoundsOption = Annotated[int, typer.Option("--rounds", metavar="N", min=1, help=
 RateOption = Annotated[
     int, typer.Option("--rate", metavar="N", min=0, help="Rows a second committed beside the single commits.")
 ]
+RatesOption = Annotated[str, typer.Option("--rates", help="Changes a second meanwhile, separated by commas.")]
 HereOption = Annotated[bool, typer.Option("--here", help="On the running stack, not on one started for it.")]
 
 
@@ -79,7 +80,7 @@ def views(
 def freshness(
     rows: Annotated[int, typer.Option("--rows", min=100, help="Orders in the database.")] = 20_000,
     commits: CommitsOption = 100,
-    rates: Annotated[str, typer.Option("--rates", help="Changes a second meanwhile, separated by commas.")] = "50,500",
+    rates: RatesOption = "50,500",
     warehouse_commits: Annotated[
         int, typer.Option("--warehouse-commits", min=0, help="Commits timed to the warehouse at each rate; 0: none.")
     ] = 4,
@@ -92,7 +93,7 @@ def freshness(
     from headwater.bench.views import Bench
     from headwater.plain import plain
 
-    plan = bench.FreshnessPlan(rows, commits, tuple(int(rate) for rate in rates.split(",")), warehouse_commits)
+    plan = bench.FreshnessPlan(rows, commits, _rates(rates), warehouse_commits)
     with _measuring(here=here, quiet=as_json, servers=SERVERS + SINKS) as (deployment, spark, machine, progress):
         found = bench.run(Bench(deployment, spark, machine, progress), plan)
     if as_json:
@@ -135,7 +136,7 @@ def news(
     rows: Annotated[int, typer.Option("--rows", min=1_000, help="Orders in the database.")] = 20_000,
     searches: Annotated[int, typer.Option("--searches", min=0, help="Saved searches beside the timed ones.")] = 10_000,
     commits: CommitsOption = 100,
-    rates: Annotated[str, typer.Option("--rates", help="Changes a second meanwhile, separated by commas.")] = "0,200",
+    rates: RatesOption = "0,200",
     here: HereOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -144,7 +145,7 @@ def news(
     from headwater.bench.views import Bench
     from headwater.plain import plain
 
-    plan = bench.NewsPlan(rows, searches, commits, tuple(int(rate) for rate in rates.split(",")))
+    plan = bench.NewsPlan(rows, searches, commits, _rates(rates))
     with _measuring(here=here, quiet=as_json) as (deployment, spark, machine, progress):
         found = bench.run(Bench(deployment, spark, machine, progress), plan)
     if as_json:
@@ -216,6 +217,16 @@ def reads(
     table(("key lookup, ms", *names), [(f"{rate}/s", *(f"{found[f'{name}_ms']:.1f}" for name in names))])
     line(f"{found['samples']:,} rows answered, {found['missing']} gone meanwhile, {found['failed']} failed")
     print_machine(found["conditions"].machine)
+
+
+def _rates(text: str) -> tuple[int, ...]:
+    try:
+        rates = tuple(int(rate) for rate in text.split(","))
+    except ValueError:
+        rates = (-1,)
+    if min(rates) < 0:
+        raise typer.BadParameter(f"{text!r} is no list of rates like 50,500", param_hint="--rates")
+    return rates
 
 
 def delivery(

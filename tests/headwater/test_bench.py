@@ -174,6 +174,12 @@ def test_without_a_stack_here_is_refused(
     assert told["error"]["hint"] == "headwater up"
 
 
+@pytest.mark.parametrize("rates", ["fast", "50,", "-1"])
+def test_rates_are_numbers(rates: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["bench", "news", "--rates", rates]) == 2
+    assert "no list of rates" in capsys.readouterr().err
+
+
 # The whole, small.
 
 FIGURES = (

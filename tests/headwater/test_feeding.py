@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headwater import cli, rebuilds, views_status
@@ -17,6 +18,7 @@ from views.generation import Generation, GenerationState
 from views.maintain.book import Book
 from views.maintain.orders import SinkAnswer, together
 from views.maintain.registry import Registry, State
+from views.rebuild import Origin, Rebuild, RebuildState
 from views.sinks.lane import LaneState, SinkStatus
 
 
@@ -88,3 +90,14 @@ def test_a_standby_that_is_not_fed_is_told(place: Place, capsys: pytest.CaptureF
     told = capsys.readouterr().out
     assert "no: its sink is paused by ada" in told
     assert "no: nobody feeds it" in told
+
+
+def test_a_rebuild_that_waits_for_somebody_is_told(place: Place) -> None:
+    paused = Rebuild("r1", "cached", "search", 2, Origin.LOG, 1.0, state=RebuildState.PAUSED)
+    by_itself = msgspec.structs.replace(paused, id="r2", reason="it cannot be verified now: Postgres is away")
+    over = msgspec.structs.replace(by_itself, id="r3", state=RebuildState.CANCELLED)
+    place.registry.note_book(Book(rebuilds=(paused, by_itself, over)))
+    [finding] = [each for each in views_status.look(place.registry.folder)[1] if "rebuild" in each.name]
+    assert (finding.level, finding.name) == ("warn", "rebuild r2 of the search of cached")
+    assert finding.detail == "is paused: it cannot be verified now: Postgres is away"
+    assert finding.hint == "headwater rebuild --resume r2"

@@ -366,6 +366,9 @@ def test_dropping_is_asked_for_twice(
     assert cli.run(["apply", "--drop"]) == 2, "that is no terminal"
     assert "card" in place.registry.wanted().views
     monkeypatch.setattr("sys.stdin", Typed("n\n"))
+    capsys.readouterr()
+    assert cli.run(["apply", "--drop", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["hint"] == "--yes", "one object, and not the plan before it"
     assert cli.run(["apply", "--drop"]) == 130, "the answer was no"
     assert "card" in place.registry.wanted().views
     assert cli.run(["apply", "--drop", "--yes"]) == 0
