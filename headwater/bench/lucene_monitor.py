@@ -1,7 +1,7 @@
-"""Lucene Monitor beside the matcher: the property market's subscriptions as its queries, tuned, in a JVM of its own.
+"""Lucene Monitor beside the matcher: the same subscriptions as its queries, tuned, in a JVM of its own.
 
 What it is given to find candidates by: terms of cities, kinds, features and stems; cells of the map that a circle lies
-in; bands of prices; each weighed by how rare it is in the market. Several must be met at once (multipass presearcher).
+in; bands of prices; products; each weighed by how rare it is. Several must be met at once (multipass presearcher).
 Distance and price are then compared exactly, from doc values, by one cheap query. The harness is one Java file.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import shutil
 import subprocess
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +31,7 @@ from headwater.stack import java
 from headwater.stack.artifacts import Artifact, Bundle
 from headwater.stack.cache import Cache, default_folder
 from search.analysis import analyse
-from search.index import decode_row
+from search.index import IndexDefinition, decode_row
 from search.query import And, AnyOf, Equals, Near, Not, Or, Query, Range, Text
 
 VERSION: Final = "9.11.1"
@@ -90,7 +91,7 @@ def run(workload: Workload, events: int) -> Ran:
     jars = Cache(default_folder()).ensure(JARS)
     rows = [row for change in workload.changes[:events] for row in change]
     with TemporaryDirectory(prefix="headwater-lucene-") as folder:
-        written = Written(workload.seen)
+        written = of(workload)
         written.weights(Path(folder, "weights"))
         _write(Path(folder, "subscriptions"), (written.subscription(e.id, e.query) for e in workload.entries))
         _write(Path(folder, "rows"), (written.row(row) for row in rows if row is not None))
@@ -113,30 +114,46 @@ def _write(file: Path, lines: Iterable[str]) -> None:
         out.writelines(f"{line}\n" for line in lines)
 
 
-class Written:
-    """Subscriptions and rows of the property market in the harness' form."""
+class Written(ABC):
+    """Subscriptions and rows of a workload in the harness' form."""
 
-    def __init__(self, seen: Sequence[bytes]) -> None:
-        rows = [decode_row(LISTING, row) for row in seen]
-        prices = sorted(_cents(row["price"]) for row in rows)
-        self._edges = sorted({prices[len(prices) * band >> BANDS] for band in range(1, 1 << BANDS)})
+    def __init__(self, definition: IndexDefinition, rows: Sequence[Any]) -> None:
+        self._definition = definition
         self._counts = Counter(term for row in rows for term in self._terms(row))
         self._rows = len(rows)
+
+    @abstractmethod
+    def _terms(self, row: Any) -> list[str]: ...
+
+    @abstractmethod
+    def _place(self, row: Any) -> tuple[float, float]: ...
+
+    @abstractmethod
+    def subscription(self, id_: int, query: Query) -> str: ...
 
     def weights(self, file: Path) -> None:
         _write(file, (f"{term}\t{math.log((self._rows + 1) / count):.4f}" for term, count in self._counts.items()))
 
     def row(self, row: bytes) -> str:
-        found = decode_row(LISTING, row)
-        return (
-            f"{float(found['lat'])!r},{float(found['lon'])!r},{_cents(found['price'])}\t{' '.join(self._terms(found))}"
-        )
+        found = decode_row(self._definition, row)
+        lat, lon = self._place(found)
+        return f"{lat!r},{lon!r},{_cents(found['price'])}\t{' '.join(self._terms(found))}"
+
+
+class MarketWritten(Written):
+    def __init__(self, definition: IndexDefinition, rows: Sequence[Any]) -> None:
+        prices = sorted(_cents(row["price"]) for row in rows)
+        self._edges = sorted({prices[len(prices) * band >> BANDS] for band in range(1, 1 << BANDS)})
+        super().__init__(definition, rows)
+
+    def _place(self, row: Any) -> tuple[float, float]:
+        return float(row["lat"]), float(row["lon"])
 
     def _terms(self, row: Any) -> list[str]:
         band = bisect_right(self._edges, _cents(row["price"]))
-        lat, lon = float(row["lat"]), float(row["lon"])
+        lat, lon = self._place(row)
         texts = (row["title"], row["description"], row["city"], *row["features"])
-        stems = {stem for text in texts for stem in analyse(text, LISTING.language).stems}
+        stems = {stem for text in texts for stem in analyse(text, self._definition.language).stems}
         return [
             f"kind:{row['kind']}",
             f"city:{row['city']}",
@@ -179,6 +196,36 @@ class Written:
                 level += 1
             yield f"{level}_{first >> level}"
             first += 1 << level
+
+
+class ShopWritten(Written):
+    def _place(self, row: Any) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    def _terms(self, row: Any) -> list[str]:
+        return [f"sku:{row['sku']}", "stock:" + ("some" if row["stock"] >= 1 else "none")]
+
+    def subscription(self, id_: int, query: Query) -> str:
+        made, high = [], _HIGHEST
+        for clause in query.clauses if isinstance(query, And) else (query,):
+            if isinstance(clause, Equals) and clause.field == "sku":
+                made.append(f"+sku:{clause.value}")
+            elif isinstance(clause, Range) and clause.field == "stock" and (clause.low, clause.high) == (1, None):
+                made.append("+stock:some")
+            elif isinstance(clause, Range) and clause.field == "price" and clause.low is None:
+                high = _cents(clause.high)
+            else:
+                raise ValueError(f"{clause} is not of the shop")
+        exact = [] if high == _HIGHEST else [f"={_EVERYWHERE},{_LOWEST},{high}"]
+        return f"{id_}\t{' '.join([*made, *exact])}"
+
+
+_WRITTEN: Final[dict[str, type[Written]]] = {"property": MarketWritten, "product_watch": ShopWritten}
+
+
+def of(workload: Workload) -> Written:
+    definition = workload.definition
+    return _WRITTEN[workload.name](definition, [decode_row(definition, row) for row in workload.seen])
 
 
 def _literal(clause: Query) -> str:

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from alerts.matcher import Matcher, Naive
+from alerts.subscription import Entry
 from headwater.bench import alerts as bench
 from headwater.bench import conditions, lucene_monitor
-from headwater.bench.alert_workload import LISTING, Workload, product_watch, property_market
+from headwater.bench.alert_workload import Workload, product_watch, property_market
 from headwater.bench.progress import Silent
 from headwater.plain import plain
 from search.index import decode_row
@@ -54,19 +56,45 @@ def test_its_object_has_every_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["conditions"]["lucene"] == "left out"
 
 
-def test_lucene_monitor_is_given_the_same_subscriptions() -> None:
-    """What the harness does with its files, done here: every match of the evaluator, and no other."""
-    workload, now = property_market(300, 40, seen=200), datetime.now(UTC)
-    written = lucene_monitor.Written(workload.seen)
-    naive = Naive(LISTING)
+@pytest.mark.parametrize("drawn", [property_market, product_watch])
+def test_lucene_monitor_is_given_the_same_subscriptions(drawn: Callable[..., Workload]) -> None:
+    """What the harness does with its files, but for distance and price, done here: it finds what the evaluator does."""
+    workload = drawn(300, 40, seen=200)
+    written = lucene_monitor.of(workload)
+    lines = {entry.id: written.subscription(entry.id, entry.query) for entry in workload.entries}
+    rows, subscriptions = _met(workload)
+    assert rows
+    for row, subscription in zip(rows, subscriptions, strict=True):
+        given = workload.changes[row // 2][row % 2]
+        assert given is not None
+        terms = set(written.row(given).split("\t")[1].split(" "))
+        assert any(_lets_through(way, terms) for way in lines[subscription].split("\t")[1:])
+
+
+@pytest.mark.parametrize("drawn", [property_market, product_watch])
+def test_what_lucene_monitor_finds_of_rows_becomes_events(drawn: Callable[..., Workload]) -> None:
+    workload, now = drawn(400, 60, seen=100), datetime.now(UTC)
+    naive = Naive(workload.definition)
     for entry in workload.entries:
         naive.put(entry)
-    inserts = [after for before, after in workload.changes if before is None and after is not None]
-    wanted = naive.match(bench.decoded([(None, row) for row in inserts], LISTING), now)
-    lines = {entry.id: written.subscription(entry.id, entry.query) for entry in workload.entries}
-    for delta, subscription in zip(wanted.delta.tolist(), wanted.subscription.tolist(), strict=True):
-        terms = set(written.row(inserts[delta]).split("\t")[1].split(" "))
-        assert any(_lets_through(way, terms) for way in lines[subscription].split("\t")[1:])
+    wanted = naive.match(bench.decoded(workload.changes, workload.definition), now)
+    rows, subscriptions = (np.array(each, np.int32) for each in _met(workload))
+    told = bench._told(workload, lucene_monitor.Ran(1, 1, 1, rows, subscriptions), len(workload.changes))
+    assert told == {*zip(wanted.delta.tolist(), wanted.subscription.tolist(), strict=True)}
+
+
+def _met(workload: Workload) -> tuple[list[int], list[int]]:
+    """Every row that a subscription's query holds of, numbered as the harness is given them, and the subscription."""
+    every = Naive(workload.definition)
+    for entry in workload.entries:
+        every.put(Entry(entry.id, entry.query))
+    rows, subscriptions = list[int](), list[int]()
+    for at, change in enumerate(workload.changes):
+        for side, row in enumerate(change):
+            found = every.match(bench.decoded([(None, row)] if row else [], workload.definition), datetime.now(UTC))
+            rows += [2 * at + side] * len(found)
+            subscriptions += found.subscription.tolist()
+    return rows, subscriptions
 
 
 def _lets_through(conjunction: str, terms: set[str]) -> bool:
