@@ -19,7 +19,8 @@ from cdc.position import Lsn, Position
 SCAN_RECORDS_MAX: Final = 50_000
 """In one look, for those who look again and again and must not be held up."""
 SNAPSHOT_END: Final = TableName("headwater", "canary")
-"""Read last in every incremental snapshot: its row in the log says that the tables before it are complete."""
+"""Read last in every incremental snapshot: its rows in the log say that the tables before it are complete. One of them
+never changes: Debezium leaves out what changes while it is read."""
 _PLACES: Final = (b'"snapshot":"first"', b'"snapshot":"last"')
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,6 +39,12 @@ ATTACH = "HEADWATER_TEST_STACK"
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("new", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "new")
+
+
+def pytest_configure() -> None:
+    """A job in the background of a script ignores Ctrl-C, and so would all that it starts."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _Verdict:

@@ -3,8 +3,11 @@ as their reason, nothing wrong is published, and a view that is applied again is
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
+import psycopg
 import pytest
 
 from tests.maintain.rig import Rig, limits
@@ -42,6 +45,25 @@ def kept(rig: Rig) -> Iterator[Rig]:
         yield rig
 
 
+@contextmanager
+def ticking(kept: Rig) -> Iterator[None]:
+    """The canary, all the time."""
+    over = threading.Event()
+
+    def tick() -> None:
+        with psycopg.connect(kept.capture.postgres.conninfo(), autocommit=True) as conn:
+            while not over.wait(0.005):
+                conn.execute("select headwater.tick_canary()")
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_a_column_that_no_view_uses_comes_and_goes(kept: Rig) -> None:
     kept.connection.execute("alter table bees add column extra integer default 7")
     kept.connection.execute("insert into bees values (3, 'north', 5, 'z', 8)")
@@ -65,11 +87,13 @@ def test_a_used_column_is_dropped(kept: Rig) -> None:
 
 
 def test_a_paused_view_is_applied_again(kept: Rig) -> None:
-    kept.want(
-        "create materialized view legs as select colour, count(*) as n from animals group by colour",
-        snapshots=["animals"],
-    )
-    kept.settled(timeout_s=90)
+    """The canary changes while it is read, and does not end the snapshot by itself."""
+    with ticking(kept):
+        kept.want(
+            "create materialized view legs as select colour, count(*) as n from animals group by colour",
+            snapshots=["animals"],
+        )
+        kept.settled(timeout_s=90)
     kept.connection.execute("update animals set colour = 'blue' where id > 3")
     kept.settled()
 

@@ -61,7 +61,7 @@ def test_up_makes_the_tables_and_their_single_rows(postgres: PostgresAddress) ->
     assert current(postgres) == found.head
     with psycopg.connect(postgres.conninfo()) as conn:
         assert conn.execute("select id, beats from headwater.heartbeat").fetchall() == [(1, 0)]
-        assert conn.execute("select id, number from headwater.canary").fetchall() == [(1, 0)]
+        assert conn.execute("select id, number from headwater.canary").fetchall() == [(1, 0), (2, None)]
         assert conn.execute("select count(*) from headwater.signal").fetchone() == (0,)
         identities = conn.execute(
             "select relreplident, exists (select from pg_index where indrelid = c.oid and indisprimary)"
