@@ -1,12 +1,13 @@
 """A small typed client of Kafka Connect's REST API: the door to Debezium.
 
-Every call is bounded in time. While the workers rebalance, Connect answers 409: that is waited out, up to a limit.
+Every call is bounded in time. While the workers rebalance, Connect answers 409: that is waited out, up to a limit, and
+so is a failure to write offsets.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
@@ -21,6 +22,10 @@ STOPPED: Final = "STOPPED"
 TIMEOUT_S: Final = 30.0
 REBALANCE_WAIT_S_MAX: Final = 60.0
 REBALANCE_POLL_S: Final = 0.25
+BUSY: Final = frozenset({httpx.codes.CONFLICT})
+OFFSETS_BUSY: Final = BUSY | {httpx.codes.INTERNAL_SERVER_ERROR}
+"""Connect writes offsets in a transaction of its own, which a task that just ended, or a slow broker, may make fail. It
+says 500 then and has changed nothing, and the same asked again does no harm."""
 SETTLE_S: Final = 5.0
 """A failure may be told this long after its cause was put right: Connect's status follows its deeds."""
 
@@ -140,11 +145,12 @@ class ConnectClient:
 
     def delete_offsets(self, name: str) -> None:
         """Only a stopped connector may forget where it was."""
-        self._call("DELETE", f"/connectors/{name}/offsets")
+        self._call("DELETE", f"/connectors/{name}/offsets", busy=OFFSETS_BUSY)
 
     def alter_offset(self, name: str, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
         """Only a stopped connector may be told where it is. Connect cuts off what is left of its tasks first."""
-        self._call("PATCH", f"/connectors/{name}/offsets", {"offsets": [{"partition": partition, "offset": offset}]})
+        asked = {"offsets": [{"partition": partition, "offset": offset}]}
+        self._call("PATCH", f"/connectors/{name}/offsets", asked, busy=OFFSETS_BUSY)
 
     def wait(self, name: str, timeout_s: float) -> ConnectorStatus:
         """Until it runs; a failure that lasts is raised with its cause."""
@@ -180,7 +186,14 @@ class ConnectClient:
     def _found(self, method: str, path: str) -> Any:
         return self._call(method, path, missing_ok=True)
 
-    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, missing_ok: bool = False) -> Any:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        missing_ok: bool = False,
+        busy: Collection[int] = BUSY,
+    ) -> Any:
         deadline = time.monotonic() + REBALANCE_WAIT_S_MAX
         while True:
             try:
@@ -195,7 +208,7 @@ class ConnectClient:
                 return None
             if answer.is_success:
                 return self._parsed(answer)
-            if answer.status_code != httpx.codes.CONFLICT or time.monotonic() > deadline:
+            if answer.status_code not in busy or time.monotonic() > deadline:
                 raise _refusal(method, path, answer)
             time.sleep(REBALANCE_POLL_S)
 

@@ -131,6 +131,17 @@ def test_a_rebalance_is_not_waited_out_for_ever(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
+    "ask", [lambda client: client.delete_offsets("c"), lambda client: client.alter_offset("c", {}, {"lsn": 1})]
+)
+def test_offsets_that_could_not_be_written_are_written_again(ask: Callable[[ConnectClient], None]) -> None:
+    failed = httpx.Response(500, json={"error_code": 500, "message": "Failed to modify offsets for source connector c"})
+    client, asked = answering(failed, failed, httpx.Response(200, json={"message": "done"}))
+    ask(client)
+    assert len(asked) == 3
+    assert len({request.content for request in asked}) == 1
+
+
+@pytest.mark.parametrize(
     ("answer", "detail"),
     [
         (httpx.Response(400, json={"error_code": 400, "message": "Connector configuration is invalid"}), "is invalid"),
