@@ -327,5 +327,5 @@ def _unavailable(path: Path, error: Exception) -> SinkUnavailable:
     return SinkUnavailable(
         "the Delta table cannot be read or written now",
         detail=f"{path}: {told[0][:400] if told else type(error).__name__}",
-        hint="headwater logs maintain shows the whole error",
+        hint="headwater logs views; of the archive: headwater logs headwater",
     )

@@ -105,7 +105,7 @@ class Table:
             raise DecodeError(
                 f"a value of {self.name}.{name} is not a {kind}",
                 detail=f"{error}: {value!r:.200}",
-                hint=f"headwater log show --table {self.name}",
+                hint=f"headwater log tail --table {self.name}",
             ) from error
 
     def _check_columns(self, row: Row) -> None:

@@ -189,7 +189,7 @@ def _explain(address: PostgresAddress | None, error: BaseException | None) -> So
     detail = f"{where}: {str(error).strip()}"
     match error:
         case errors.InsufficientPrivilege():
-            grant = "grant create on database … to …, or give headwater migrate a superuser"
+            grant = "grant create on database … to …, or headwater migrate up as a superuser"
             return SourceError("the user may not migrate the database", detail=detail, hint=grant)
         case errors.LockNotAvailable():
             hint = "headwater migrate status, once the other run has ended"

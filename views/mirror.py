@@ -171,7 +171,7 @@ class Mirror:
             raise DecodeError(
                 f"a value of {self.table.name}.{column.name} cannot be kept",
                 detail=f"{column.type}: {error}",
-                hint=f"headwater log show --table {self.table.name}",
+                hint=f"headwater log tail --table {self.table.name}",
             ) from error
 
     def keys(self, rows: Sequence[dict[str, object]]) -> list[bytes]:

@@ -88,7 +88,7 @@ def _require_archived(place: Place, archive: LogArchive, cut: Cut) -> None:
         raise LogError(
             f"the change log is not archived up to {cut.offset}",
             detail=f"the archive holds {reader.ranges()}",
-            hint="headwater logs archive; erase again then",
+            hint="headwater retention; erase again then",
         )
     if left := archive.count():
         raise LogError(f"the archive still holds {left} records of theirs", hint="erase again")
