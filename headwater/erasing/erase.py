@@ -9,7 +9,7 @@ says the keys.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol, runtime_checkable
@@ -29,14 +29,20 @@ from headwater.sinks import sink_kinds
 from headwater.views.apply import nobody
 from headwater.views.kept import Frontiers, includes
 from headwater.views.place import Place
+from views.generation import Generation
+from views.maintain.book import Book
 from views.maintain.registry import State, ViewState
+from views.rebuild import RebuildState
 from views.sinks.board import read_board
-from views.sinks.lane_status import LaneState
+from views.sinks.lane_status import LaneState, SinkStatus
 
 INCLUDED_S_MAX: Final = 300.0
 POLL_S: Final = 0.3
 _GOING: Final = (LaneState.FOLLOWING, LaneState.RIDING)
+_STUCK: Final = (LaneState.DOWN, LaneState.FAILED)
 Report = Callable[[str], None]
+Shown = Mapping[tuple[str, str], SinkStatus]
+"""What readers use, by view and sink."""
 
 
 class Holder(Protocol):
@@ -137,8 +143,9 @@ def _erase_rest(
 
 
 def require_going(place: Place, *, now: bool = False) -> None:
-    """Raises, before anything is erased, if a view or a place would not include the deletion, or nobody knows when. A
-    view that waits for its review goes on as it is read; it may only need the log."""
+    """Raises, before anything is erased, if a view, a place, or a generation beside the one that readers use would not
+    include the deletion, or nobody knows when. A view that waits for its review goes on as it is read; it may only need
+    the log."""
     registry = place.registry
     views = registry.wanted().views
     if not views:
@@ -154,17 +161,30 @@ def require_going(place: Place, *, now: bool = False) -> None:
         for _, each in sorted(board.items())
         if each.state not in _GOING or each.mark is None
     ]
+    still += _beside_still(registry.book(), registry.state(), board)
     if still:
         raise ViewError(
             "not every view and place goes on",
             detail=f"{'; '.join(still)}: it would not include that the rows are gone. Nothing was erased",
-            hint="headwater views; headwater resume VIEW what is paused, wait for what is being built",
+            hint="headwater views; headwater resume VIEW what is paused, headwater rebuild --resume (or --cancel) ID a "
+            "rebuild; wait for what is being built",
         )
 
 
+def _beside_still(book: Book, state: State, shown: Shown) -> Iterator[str]:
+    """Generations that readers may go over to, and that nobody feeds now."""
+    beside = _beside(state)
+    for each in _kept_beside(book, shown):
+        rebuild, side = book.rebuild(each.rebuild), beside.get(each.name)
+        if rebuild is not None and rebuild.state is RebuildState.PAUSED:
+            yield f"rebuild {rebuild.id} of {_told(each)} is paused"
+        elif side is not None and side.state in _STUCK:
+            yield f"{_told(each)} is {side.state}"
+
+
 def wait_included(place: Place, conn: psycopg.Connection) -> None:
-    """Until everything that is committed now is in every view, in every place of it, and in every definition of it that
-    stands by: else that one would bring rows back."""
+    """Until everything that is committed now is in every view, in every generation of every place of it, and in every
+    definition of it that stands by: else that one would bring rows back."""
     views = sorted(place.registry.wanted().views)
     if not views:
         return
@@ -181,16 +201,41 @@ def wait_included(place: Place, conn: psycopg.Connection) -> None:
     deadline = time.monotonic() + INCLUDED_S_MAX
     while behind := _behind(place, lsn):
         if time.monotonic() > deadline:
-            raise SinkError(f"{', '.join(behind)}: does not include it yet", hint="headwater views")
+            raise SinkError(
+                f"{', '.join(behind)}: does not include it yet", hint="headwater views; headwater generations"
+            )
         time.sleep(POLL_S)
 
 
 def _behind(place: Place, lsn: Lsn) -> list[str]:
-    board = read_board(place.deployment.kafka, place.deployment.source)
-    places = [
-        f"{each.sink} of {each.view}" for each in board.values() if each.mark is None or Lsn.parse(each.mark.lsn) < lsn
-    ]
-    return [*places, *_standbys_behind(place.registry.state(), lsn)]
+    registry, board = place.registry, read_board(place.deployment.kafka, place.deployment.source)
+    places = [f"{each.sink} of {each.view}" for each in board.values() if not _has(each, lsn)]
+    book, state = registry.book(), registry.state()
+    return [*places, *_beside_behind(book, state, board, lsn), *_standbys_behind(state, lsn)]
+
+
+def _has(status: SinkStatus | None, lsn: Lsn) -> bool:
+    return status is not None and status.mark is not None and Lsn.parse(status.mark.lsn) >= lsn
+
+
+def _beside_behind(book: Book, state: State, shown: Shown, lsn: Lsn) -> Iterator[str]:
+    """Their rows stay there until it has read that they are gone; or, of one that is over, until it is removed."""
+    beside = _beside(state)
+    yield from (_told(each) for each in _kept_beside(book, shown) if not _has(beside.get(each.name), lsn))
+    yield from (f"{_told(each)} (still to be removed)" for each in book.left() if each.name[:2] in shown)
+
+
+def _kept_beside(book: Book, shown: Shown) -> list[Generation]:
+    """Of places that a view lists: what was written to others went with them."""
+    return [each for each in book.fed() if (each.view, each.sink) in shown]
+
+
+def _beside(state: State) -> dict[tuple[str, str, int], SinkStatus]:
+    return {(each.view, each.sink, each.generation): each for each in state.beside}
+
+
+def _told(each: Generation) -> str:
+    return f"generation {each.number} of the {each.sink} of {each.view}"
 
 
 def _standbys_behind(state: State, lsn: Lsn) -> list[str]:

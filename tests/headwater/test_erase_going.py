@@ -4,18 +4,24 @@ keys."""
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.errors import SinkError, ViewError
 from cdc.events import TableName
+from cdc.position import Lsn
 from headwater.erasing import erase as erasing
 from headwater.erasing.person import Person, key_argument, parsed_key
+from views.generation import Generation, GenerationState
+from views.maintain.book import Book
 from views.maintain.registry import State, ViewState, ViewStatus, Wanted, WantedView
+from views.rebuild import Origin, Rebuild, RebuildState
 from views.sinks.lane_status import LaneState, SinkStatus
 from views.sinks.sink import Mark
 
@@ -24,11 +30,17 @@ ADA = Person(CUSTOMERS, ("id",), ((99,), (100,)), frozenset({"ada@example.org"})
 VALUES = st.text() | st.integers() | st.booleans() | st.sampled_from(["1", "1e5", "a,b=c", "true", "{", " ", "O'Hara"])
 
 
+NEW = Generation("card", "cache", 2, GenerationState.BUILDING, 1.0, rebuild="r1")
+STANDBY = Generation("card", "cache", 1, GenerationState.STANDBY, 1.0)
+LEFT = Generation("card", "cache", 3, GenerationState.FAILED, 1.0, is_left=True)
+AT_20 = Mark("t", 5, lsn="0/20")
+
+
 class Kept:
     """A registry of one view that is kept."""
 
-    def __init__(self, state: ViewState) -> None:
-        self._state = state
+    def __init__(self, state: ViewState, book: Book | None = None, beside: Sequence[SinkStatus] = ()) -> None:
+        self._state, self._book, self._beside = state, book or Book(), list(beside)
 
     def is_kept(self) -> bool:
         return True
@@ -37,13 +49,32 @@ class Kept:
         return Wanted({"card": WantedView("select 1", [], 1.0, "b")})
 
     def state(self) -> State:
-        return State(views={"card": ViewStatus(self._state)})
+        return State(views={"card": ViewStatus(self._state)}, beside=self._beside)
+
+    def book(self) -> Book:
+        return self._book
 
 
-def place(monkeypatch: pytest.MonkeyPatch, view: ViewState, sink: LaneState, mark: Mark | None) -> Any:
+def place(
+    monkeypatch: pytest.MonkeyPatch,
+    view: ViewState,
+    sink: LaneState,
+    mark: Mark | None,
+    book: Book | None = None,
+    beside: Sequence[SinkStatus] = (),
+) -> Any:
     status = SinkStatus("card", "cache", sink, mark=mark)
     monkeypatch.setattr(erasing, "read_board", lambda kafka, source: {("card", "cache"): status})
-    return SimpleNamespace(registry=Kept(view), deployment=SimpleNamespace(kafka=None, source=None))
+    deployment = SimpleNamespace(kafka=None, source=None)
+    return SimpleNamespace(registry=Kept(view, book, beside), deployment=deployment)
+
+
+def book_of(*generations: Generation, rebuild: RebuildState = RebuildState.RUNNING) -> Book:
+    return Book(generations, (Rebuild("r1", "card", "cache", 2, Origin.TOPIC, 1.0, state=rebuild),))
+
+
+def side(number: int, state: LaneState, lsn: str | None) -> SinkStatus:
+    return SinkStatus("card", "cache", state, number, Mark("t", 5, lsn=lsn) if lsn else None)
 
 
 @pytest.fixture
@@ -85,6 +116,48 @@ def test_a_view_that_waits_for_its_review_is_in_the_way_of_the_log_only(monkeypa
     erasing.require_going(where)
     with pytest.raises(ViewError, match="not every view"):
         erasing.require_going(where, now=True)
+
+
+def test_nothing_is_deleted_while_a_paused_rebuild_holds_the_rows(
+    monkeypatch: pytest.MonkeyPatch, deleted: list[Person]
+) -> None:
+    """Its generation goes on when somebody says so, and readers may go over to it."""
+    book = book_of(NEW, STANDBY, rebuild=RebuildState.PAUSED)
+    where = place(monkeypatch, ViewState.LIVE, LaneState.RIDING, AT_20, book, [side(1, LaneState.RIDING, "0/20")])
+    with pytest.raises(ViewError, match="not every view and place goes on") as caught:
+        erasing.erase(where, ADA, None, delete_source=True)  # type: ignore[arg-type]
+    assert caught.value.detail.startswith("rebuild r1 of generation 2 of the cache of card is paused: ")
+    assert "headwater rebuild --resume" in caught.value.hint
+    assert deleted == []
+
+
+def test_nothing_is_deleted_while_a_generation_beside_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    down = [side(1, LaneState.DOWN, "0/20")]
+    where = place(monkeypatch, ViewState.LIVE, LaneState.RIDING, AT_20, book_of(STANDBY), down)
+    with pytest.raises(ViewError) as caught:
+        erasing.require_going(where)
+    assert caught.value.detail.startswith("generation 1 of the cache of card is down")
+
+
+@pytest.mark.parametrize(
+    ("generations", "beside", "behind"),
+    [
+        ([NEW], [], ["generation 2 of the cache of card"]),
+        ([NEW], [side(2, LaneState.FILLING, None)], ["generation 2 of the cache of card"]),
+        ([NEW], [side(2, LaneState.FOLLOWING, "0/1F")], ["generation 2 of the cache of card"]),
+        ([NEW], [side(2, LaneState.RIDING, "0/20")], []),
+        ([STANDBY], [side(2, LaneState.RIDING, "0/20")], ["generation 1 of the cache of card"]),
+        ([STANDBY, NEW], [side(1, LaneState.RIDING, "0/21"), side(2, LaneState.RIDING, "0/20")], []),
+        ([LEFT], [], ["generation 3 of the cache of card (still to be removed)"]),
+        ([msgspec.structs.replace(STANDBY, sink="search")], [], []),
+    ],
+)
+def test_what_is_beside_the_generation_that_is_read_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, generations: list[Generation], beside: list[SinkStatus], behind: list[str]
+) -> None:
+    """Of a place that the view does not list any more nothing is: its generations went with it."""
+    where = place(monkeypatch, ViewState.LIVE, LaneState.RIDING, AT_20, book_of(*generations), beside)
+    assert erasing._behind(where, Lsn.parse("0/20")) == behind
 
 
 def test_what_fails_after_the_rows_are_gone_names_the_keys(
