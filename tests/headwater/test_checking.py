@@ -19,6 +19,7 @@ from headwater.settings.runtime import VerifySettings
 from headwater.sinks import sink_kinds
 from headwater.views.checking import check
 from headwater.views.sampling import Sampler
+from headwater.views.verify_history import VerifyHistory
 from tests.headwater.operated import Shop
 from tests.waiting import eventually
 from views.rebuild import Checked
@@ -73,6 +74,9 @@ def test_rows_that_have_expired(shop: Shop) -> None:
     lose(shop, "album", '{"id":3}')
     found = checked(shop, "album", "cache")
     assert (found.is_equal, found.different) == (False, 1)
+    assert found.detail == "1 rows of the cache differ; which: headwater verify album --history --json"
+    [run] = VerifyHistory(shop.registry.folder).runs("album", 1)
+    assert run.places[1].keys == ('missing {"id":3}',)
 
 
 def test_rows_that_dead_letters_hold(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +14,19 @@ import psycopg
 import pytest
 
 from cdc.errors import ViewError
+from cdc.position import Lsn, Position
 from headwater.service import verifying
 from headwater.service.verifying import Verifying
 from headwater.settings import Settings
 from headwater.settings.runtime import VerifySettings
 from headwater.views import checking
-from headwater.views.checking import verify_apart
+from headwater.views.checking import checked, computed_checked, verify_apart
+from headwater.views.compare import Differing, Kind
 from headwater.views.place import Place
 from headwater.views.sampling import Sampler
+from headwater.views.verify import Verified
 from headwater.views.verify_history import PlaceResult, VerifyHistory, VerifyRun, Why, Wrong, WrongKey
+from headwater.views.verify_sinks import SinkVerified
 from headwater.views.verify_view import Asking
 from views.maintain.registry import Registry
 
@@ -182,6 +186,24 @@ def test_a_repair_that_fails_is_a_try_and_what_is_right_again_has_all_of_them(
         mending.error = None
         found._sampled("one")
     assert len(mending.repaired) == verifying.TRIES_MAX + 1
+
+
+def test_what_a_check_says_names_no_key() -> None:
+    """It stays with the rebuild, where an erasure does not look; the history, where it does, has the keys."""
+    key = '{"email":"ada@example.org"}'
+    differing = Differing(key, b"", None, b"{}")
+    counts = {Kind.MISSING: 0, Kind.EXTRA: 2, Kind.DIFFERENT: 0}
+    wrong = (("extra", key),)
+    view = Verified("card", 5, 7, counts, 0, (differing,), False, Lsn(32), Position(1, 9), 1, 0.1, wrong=wrong)
+    sunk = SinkVerified("card", "search", 7, 0, 1, 0, (f"extra {key}",), "0/20", 0.1, 2, wrong, held=3)
+    which = "which: headwater verify card --history --json"
+    assert computed_checked(view).detail == f"2 rows of the view are extra in Postgres; {which}"
+    assert checked(view, sunk).detail == (
+        "2 rows of the view are extra in Postgres; 1 rows of the search differ; "
+        f"3 rows of the search are held by dead letters; {which}"
+    )
+    right = replace(view, counts=dict.fromkeys(Kind, 0)), replace(sunk, extra=0, held=0)
+    assert (checked(*right).is_equal, checked(*right).detail) == (True, "")
 
 
 def answering(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

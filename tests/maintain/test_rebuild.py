@@ -324,6 +324,7 @@ def test_one_that_lacks_rows_is_given_up_and_nobody_has_seen_it(kept: Rig) -> No
     failed = over(kept, computed_anew(kept, "cards", "cache", Origin.LOG, skips=without_items(kept)))
     assert (failed.state, failed.stage) == (RebuildState.FAILED, Stage.COMPUTE)
     assert "not what Postgres has" in failed.reason
+    assert failed.reason.endswith("headwater verify cards --history --json")
     is_kept_by(kept, "cards", group)
     assert len(list(kept.told("cards"))) == told
     kept.connection.execute("insert into items values (972, 1, 5)")
