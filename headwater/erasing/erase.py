@@ -64,8 +64,9 @@ class Planned(Protocol):
     def planned(self) -> int: ...
 
 
-def holders(place: Place, person: Person, since_s: float) -> list[Holder]:
-    """In the order in which they are erased: what is told of rows before the rows themselves are forgotten."""
+def holders(place: Place, person: Person, since: Lsn | None) -> list[Holder]:
+    """In the order in which they are erased: what is told of rows before the rows themselves are forgotten. Views are
+    without them from `since` on; None while everything may have them."""
     deployment, scans = place.deployment, Scans(place, person)
     views = place.registry.wanted().views
     listed = {(status.view, status.sink) for status in read_board(deployment.kafka, deployment.source).values()}
@@ -78,14 +79,14 @@ def holders(place: Place, person: Person, since_s: float) -> list[Holder]:
         *(AlertTable(place, person, scans, table) for table in ("outbox", "notifications")),
         LettersOfViews(place, person, scans),
         VerifyNotes(place, person, scans),
-        CopiesOfState(place, since_s),
+        CopiesOfState(place, since),
     ]
 
 
 def plan(place: Place, person: Person, report: Report = lambda _what: None) -> Receipt:
     """What is where, as it is now. Changes nothing."""
     lines = []
-    for holder in holders(place, person, time.time()):
+    for holder in holders(place, person, None):
         report(holder.name)
         lines.append(Line(holder.name, holder.planned() if isinstance(holder, Planned) else holder.count()))
     return _receipt(person, lines)
@@ -124,11 +125,11 @@ def _erase_rest(
     place: Place, person: Person, conn: psycopg.Connection, deleted: int, *, now: bool, report: Report
 ) -> Receipt:
     report("waiting until all views and places include it")
-    wait_included(place, conn)
+    since = wait_included(place, conn)
     if now:
         LogArchive(place.deployment, person).catch_up()
-    done, since_s = [Line("source", person.rows_in_source, erased=deleted)], time.time()
-    everywhere = holders(place, person, since_s)
+    done = [Line("source", person.rows_in_source, erased=deleted)]
+    everywhere = holders(place, person, since)
     for holder in everywhere:
         report(holder.name)
         done.append(holder.erase())
@@ -182,12 +183,12 @@ def _beside_still(book: Book, state: State, shown: Shown) -> Iterator[str]:
             yield f"{_told(each)} is {side.state}"
 
 
-def wait_included(place: Place, conn: psycopg.Connection) -> None:
+def wait_included(place: Place, conn: psycopg.Connection) -> Lsn | None:
     """Until everything that is committed now is in every view, in every generation of every place of it, and in every
-    definition of it that stands by: else that one would bring rows back."""
+    definition of it that stands by: else that one would bring rows back. Up to where that is; None without views."""
     views = sorted(place.registry.wanted().views)
     if not views:
-        return
+        return None
     if not place.registry.is_kept():
         raise nobody(place.registry.state())
     row = conn.execute("select pg_current_wal_insert_lsn()::text").fetchone()
@@ -205,6 +206,7 @@ def wait_included(place: Place, conn: psycopg.Connection) -> None:
                 f"{', '.join(behind)}: does not include it yet", hint="headwater views; headwater generations"
             )
         time.sleep(POLL_S)
+    return lsn
 
 
 def _behind(place: Place, lsn: Lsn) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from cdc.errors import HeadwaterError
+from cdc.errors import HeadwaterError, StateError
+from cdc.position import Lsn
 from cdc.topics import ensure_topic, topic_settings
 from headwater.dead_letters import drop
 from headwater.erasing.log_places import patiently
@@ -24,6 +26,7 @@ from headwater.views.place import Place
 from headwater.views.repair import tell_again
 from headwater.views.view_sinks import topic_of
 from views.lineage import Part, parts
+from views.maintain.copies import unfinished, without
 from views.maintain.publisher import VIEW_TOPIC
 from views.maintain.repairs import AskedKey
 from views.sinks.following import change
@@ -33,6 +36,8 @@ from views.sinks.sink import Sink
 from views.sinks.wholeness import COMPACTED_MS
 
 DELETE_RETENTION_MS: Final = 24 * 3_600_000
+COPIED_S_MAX: Final = 300.0
+POLL_S: Final = 0.3
 
 
 @dataclass(frozen=True)
@@ -217,17 +222,31 @@ class CopiesOfState:
     """Copies from before the end of the rows hold them. The next one is made by itself."""
 
     place: Place
-    since_s: float
+    since: Lsn | None
+    """A copy of this moment, or a later one, is without them; None: none is."""
     name = "copies of the state"
 
     def count(self) -> int:
         return len(self._old())
 
     def erase(self) -> Line:
+        self._wait_finished()
         found = self._old()
         for folder in found:
             shutil.rmtree(folder, ignore_errors=True)
         return Line(self.name, len(found), erased=len(found), note="the next one is made by itself" if found else "")
 
+    def _wait_finished(self) -> None:
+        """What is being written may have been begun before: of which moment it is says it when it is there."""
+        began, deadline = unfinished(self.place.registry.copies), time.monotonic() + COPIED_S_MAX
+        while left := [str(each) for each in began if each.exists()]:
+            if time.monotonic() > deadline:
+                raise StateError(
+                    "a copy of the state is still being written",
+                    detail=", ".join(left),
+                    hint="headwater status; what was cut off there goes when headwater up starts again",
+                )
+            time.sleep(POLL_S)
+
     def _old(self) -> list[Path]:
-        return [each for each in self.place.registry.copies.glob("*/[0-9]*") if each.stat().st_mtime < self.since_s]
+        return without(self.since, self.place.registry.copies)

@@ -3,8 +3,11 @@ keys."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,14 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.errors import SinkError, ViewError
+from cdc.errors import SinkError, StateError, ViewError
 from cdc.events import TableName
 from cdc.position import Lsn
 from headwater.erasing import erase as erasing
+from headwater.erasing import view_places
 from headwater.erasing.person import Person, key_argument, parsed_key
+from headwater.erasing.view_places import CopiesOfState
 from views.generation import Generation, GenerationState
 from views.maintain.book import Book
-from views.maintain.registry import State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.copies import FILE, Copy
+from views.maintain.groups import Groups
+from views.maintain.progress import Progress
+from views.maintain.registry import Registry, State, ViewState, ViewStatus, Wanted, WantedView
 from views.rebuild import Origin, Rebuild, RebuildState
 from views.sinks.lane_status import LaneState, SinkStatus
 from views.sinks.sink import Mark
@@ -158,6 +166,52 @@ def test_what_is_beside_the_generation_that_is_read_is_waited_for(
     """Of a place that the view does not list any more nothing is: its generations went with it."""
     where = place(monkeypatch, ViewState.LIVE, LaneState.RIDING, AT_20, book_of(*generations), beside)
     assert erasing._behind(where, Lsn.parse("0/20")) == behind
+
+
+def copied(copies: Path, name: str, lsn: int | None) -> Path:
+    folder = copies / name
+    folder.mkdir(parents=True)
+    (folder / FILE).write_bytes(msgspec.json.encode(Copy(0, Progress(5, lsn=lsn))))
+    return folder
+
+
+def test_a_copy_of_the_state_is_judged_by_the_moment_that_it_is_of(tmp_path: Path) -> None:
+    """Not by when it was written: the copying may have ended after the rows were gone."""
+    registry = Registry(tmp_path)
+    old, never = copied(registry.copies, "one/5", 0x1F), copied(registry.copies, "two/6", None)
+    (damaged := registry.copies / "three" / "7").mkdir(parents=True)
+    fresh = copied(registry.copies, "four/8", 0x20)
+    os.utime(fresh, (1, 1))
+    found = CopiesOfState(SimpleNamespace(registry=registry), Lsn.parse("0/20"))  # type: ignore[arg-type]
+    assert found.count() == found.erase().erased == 3
+    assert found.count() == 0
+    assert [each.exists() for each in (old, never, damaged, fresh)] == [False, False, False, True]
+    assert CopiesOfState(found.place, None).count() == 1, "before anything is gone, all of them"
+
+
+def test_a_copy_that_is_being_written_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    writing = copied(registry.copies, ".one.a1", 0x1F)
+    found = CopiesOfState(SimpleNamespace(registry=registry), Lsn.parse("0/20"))  # type: ignore[arg-type]
+    monkeypatch.setattr(view_places, "COPIED_S_MAX", 0.0)
+    with pytest.raises(StateError, match="still being written"):
+        found.erase()
+
+    def written(_seconds: float) -> None:
+        (registry.copies / "one").mkdir()
+        writing.rename(registry.copies / "one" / "5")
+
+    monkeypatch.setattr(view_places, "COPIED_S_MAX", 60.0)
+    monkeypatch.setattr(view_places, "time", SimpleNamespace(monotonic=time.monotonic, sleep=written))
+    assert found.erase().erased == 1
+
+
+def test_who_keeps_the_views_removes_what_was_cut_off_while_it_was_copied(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    left, whole = copied(registry.copies, ".one.a1", 1), copied(registry.copies, "one/5", 1)
+    kept: Any = SimpleNamespace(registry=registry)
+    Groups.reopen(kept, SimpleNamespace(era=1, topic_id="t"))  # type: ignore[arg-type]
+    assert (left.exists(), whole.exists()) == (False, True)
 
 
 def test_what_fails_after_the_rows_are_gone_names_the_keys(

@@ -18,6 +18,7 @@ import lmdb
 import msgspec
 
 from cdc.errors import StateError
+from cdc.position import Lsn
 from views.arrangement.environment import Environment, opened
 from views.maintain import seed
 from views.maintain.group import FILE as GROUP_FILE
@@ -29,6 +30,8 @@ from views.maintain.seed import Seed
 from views.mirror import ROWS
 
 FILE: Final = "copy.json"
+UNFINISHED: Final = "."
+"""What the name of a copy that is being written begins with."""
 
 
 class Copy(msgspec.Struct, frozen=True):
@@ -66,7 +69,7 @@ def copy_group(runner: GroupRunner, copies: Path) -> Path:
         with runner.lock:
             group, progress = runner.group, runner.progress
             frozen = closing.enter_context(_frozen(group, group.places()))
-        partial = copies / f".{group.spec.id}.{uuid.uuid4().hex}"
+        partial = copies / f"{UNFINISHED}{group.spec.id}.{uuid.uuid4().hex}"
         try:
             _write(frozen, group.state, partial)
             write_whole(partial / FILE, msgspec.json.encode(Copy(group.spec.incarnation, progress)))
@@ -110,6 +113,31 @@ def newest(group: Group, copies: Path) -> tuple[Path, Copy] | None:
         if (each / FILE).exists():
             return each, msgspec.json.decode((each / FILE).read_bytes(), type=Copy)
     return None
+
+
+def unfinished(copies: Path) -> list[Path]:
+    """Being written, or left by who was killed meanwhile."""
+    return list(copies.glob(f"{UNFINISHED}*"))
+
+
+def remove_unfinished(copies: Path) -> None:
+    """For who alone may write copies, before they write any."""
+    for folder in unfinished(copies):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def without(lsn: Lsn | None, copies: Path) -> list[Path]:
+    """Those of a moment before it, as they say themselves: the copying may have ended long after. None is all."""
+    found = [each for each in copies.glob("*/[0-9]*") if not each.parent.name.startswith(UNFINISHED)]
+    return [each for each in found if lsn is None or not _includes(each / FILE, lsn)]
+
+
+def _includes(file: Path, lsn: Lsn) -> bool:
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=Copy)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return False
+    return found.progress.lsn is not None and found.progress.lsn >= lsn.value
 
 
 def put_back(runner: GroupRunner, copies: Path) -> Progress:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cdc import eras
 from cdc.addresses import KafkaAddress, Source
 from cdc.errors import HeadwaterError, PositionExpired, StateError
-from views.maintain.copies import put_back
+from views.maintain.copies import put_back, remove_unfinished
 from views.maintain.group import Group
 from views.maintain.meters import Meters
 from views.maintain.publisher import Publisher
@@ -60,6 +60,7 @@ class Groups:
 
     def reopen(self, era: eras.Era) -> None:
         """Those that were open before, from their folders. What no view needs any more goes."""
+        remove_unfinished(self.registry.copies)
         for folder in sorted(self.registry.groups.glob("*")) if self.registry.groups.is_dir() else ():
             group = self._loaded(folder)
             if group is None:
