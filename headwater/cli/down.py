@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 import signal
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from headwater.cli.output import JsonOption, ask, line, print_json
+
+if TYPE_CHECKING:
+    from headwater.settings import Settings
 
 STOP_S_MAX: Final = 90.0
 POLL_S: Final = 0.1
@@ -32,15 +36,28 @@ def down(
     folder = settings.data_folder
     if reset:
         ask(f"delete all data of the embedded servers in {folder}?", yes=yes, as_json=as_json)
-    stopped = stop(folder, damaged_ok=reset)
-    if reset:
-        delete(folder, settings.stack.account)
+    with _traced(settings) if reset else nullcontext():
+        stopped = stop(folder, damaged_ok=reset)
+        if reset:
+            delete(folder, settings.stack.account, traces=settings.postgres.embedded)
     if as_json:
         print_json({"stopped": stopped, "reset": reset})
         return
     line("stopped" if stopped else "nothing was running")
     if reset:
         line(f"deleted what the embedded servers kept in {folder}")
+
+
+def _traced(settings: Settings) -> AbstractContextManager[object]:
+    """An embedded database takes the audit log with it. The user's own is there, whether anything of ours runs or not;
+    what waited for it is brought in before anything is deleted."""
+    from headwater.audit import audited
+    from headwater.deployment import Deployment
+    from headwater.stack.state import StackState
+
+    if settings.postgres.embedded:
+        return nullcontext()
+    return audited(Deployment.of(settings, StackState()), "down --reset", folder=str(settings.data_folder))
 
 
 def stop(folder: Path, *, damaged_ok: bool = False) -> bool:
@@ -71,8 +88,9 @@ def stop(folder: Path, *, damaged_ok: bool = False) -> bool:
     return True
 
 
-def delete(folder: Path, account: str) -> None:
-    """What the stack has written, and nothing else: the folder may be one that the user keeps other things in."""
+def delete(folder: Path, account: str, *, traces: bool = True) -> None:
+    """What the stack has written, and nothing else: the folder may be one that the user keeps other things in. Without
+    `traces`, those that still wait for a database stay."""
     from headwater import audit_store, status_file
     from headwater.api import shared_secret
     from headwater.demo import catchers, caught_file
@@ -88,9 +106,14 @@ def delete(folder: Path, account: str) -> None:
     for path in (reachable(folder / "data", unprivileged(account)), *own):
         if path.exists():
             shutil.rmtree(path)
-    files = (*stack_state.FILES, *status_file.FILES, *shared_secret.FILES, *audit_store.FILES, *catchers.FILES)
-    for name in (READY_FILE, caught_file.NAME, *files):
+    files = (*stack_state.FILES, *status_file.FILES, *shared_secret.FILES, *catchers.FILES)
+    waiting = [name for name in audit_store.FILES if traces or not _has_content(folder / name)]
+    for name in (READY_FILE, caught_file.NAME, *files, *waiting):
         (folder / name).unlink(missing_ok=True)
     lock.release()
     if not any(folder.iterdir()):
         folder.rmdir()
+
+
+def _has_content(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0

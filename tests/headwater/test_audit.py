@@ -19,13 +19,16 @@ from cdc.errors import ConfigurationError, ViewError
 from headwater import cli
 from headwater.api.access import ApiKey, KeyStore
 from headwater.audit import audited, key_actor, masked, os_actor, told
-from headwater.audit_store import bring_in, listed, spool_file
+from headwater.audit_store import SPOOL, bring_in, listed, spool_file
 from headwater.cli.audit import parse_since
 from headwater.deployment import Deployment
 from headwater.migrate import migrate
 from headwater.settings import Settings
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
+WAITING = """{"action": "7c1f9f0a-9c3e-4d8a-8f57-0d2a53a1e001", "event": "began", "at": "2026-11-17T09:00:00Z",\
+ "actor": "os:ada", "host": "h", "verb": "pause", "arguments": {}}
+"""
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,32 @@ def test_who(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os_actor() == "os:ada (sudo by grace)"
     assert key_actor(ApiKey("k1", ("admin",), "console", NOW)) == "key:k1 (console)"
     assert key_actor(None) == "http:without a key"
+
+
+def kept_in(folder: Path, monkeypatch: pytest.MonkeyPatch, postgres: str) -> Settings:
+    """A data folder with something in it, and a trace that waits; the settings say so."""
+    (folder / "data" / "kafka").mkdir(parents=True)
+    (folder / SPOOL).write_text(WAITING)
+    mine = Settings(data_folder=folder, postgres={"url": postgres} if postgres else {})
+    monkeypatch.setattr("headwater.settings.load", lambda: mine)
+    return mine
+
+
+def test_all_is_thrown_away_while_its_audit_log_cannot_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits goes with an embedded database, whose log it is; for one of the user's own it waits on."""
+    own, embedded = tmp_path / "own", tmp_path / "embedded"
+    kept_in(own, monkeypatch, "postgresql://me:x@127.0.0.1:1/shop")
+    assert cli.run(["down", "--reset", "--yes"]) == 0
+    assert [file.name for file in own.iterdir()] == [SPOOL]
+    waits = [json.loads(line) for line in (own / SPOOL).read_text().splitlines()]
+    assert [(each["verb"], each["event"]) for each in waits] == [
+        ("pause", "began"), ("down --reset", "began"), ("down --reset", "done"),
+    ]  # fmt: skip
+    kept_in(embedded, monkeypatch, "")
+    assert cli.run(["down", "--reset", "--yes"]) == 0
+    assert not embedded.exists()
 
 
 @pytest.mark.stack
@@ -125,6 +154,17 @@ class TestKept:
         ):
             conn.execute(statement)  # type: ignore[call-overload]
         assert len(listed(mine)) == 1
+
+    def test_what_was_thrown_away_is_told_of(
+        self, mine: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        at, folder = mine.postgres, tmp_path / "thrown"
+        kept_in(folder, monkeypatch, f"postgresql://{at.user}:{at.password}@{at.host}:{at.port}/{at.database}")
+        assert cli.run(["down", "--reset", "--yes"]) == 0
+        reset, waited = listed(mine)
+        assert (reset.verb, reset.outcome, reset.arguments) == ("down --reset", "done", {"folder": str(folder)})
+        assert waited.verb == "pause"
+        assert not folder.exists()
 
     def test_a_database_that_is_away_fails_nothing(self, mine: Deployment) -> None:
         away = replace(mine, postgres=replace(mine.postgres, port=1))
