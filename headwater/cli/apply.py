@@ -83,10 +83,10 @@ def _decided(place: Place, approve: list[str], reject: list[str], *, as_json: bo
     from headwater.audit import audited
     from headwater.views.apply import decide
 
-    with audited(place.deployment, "apply decide", approve=approve, reject=reject):
-        for views, is_approved in ((approve, True), (reject, False)):
-            if views:
-                decide(place.registry, views, approve=is_approved)
+    for views, verb in ((approve, "approve"), (reject, "reject")):
+        if views:
+            with audited(place.deployment, f"apply {verb}", views=views):
+                decide(place.registry, views, approve=verb == "approve")
     if as_json:
         print_json({"approved": approve, "rejected": reject})
         return

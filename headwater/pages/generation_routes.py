@@ -104,7 +104,7 @@ def _deed(console: Console, session: Session, view: str, form: Form) -> tuple[st
     if asked == "restore":
         return "rollback", lambda _: rebuilds.restore(place, view)
     if asked == "retire" and form.value("number").isdecimal():
-        return "retire", lambda _: rebuilds.retire(place, view, sink, int(form.value("number")), by)
+        return "generation retire", lambda _: rebuilds.retire(place, view, sink, int(form.value("number")), by)
     if asked == "pause":
         return "pause", lambda _: rebuilds.pause(place, [view, *form.values("with")], sink, by)
     if asked == "resume":

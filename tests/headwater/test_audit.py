@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
@@ -23,7 +25,11 @@ from headwater.audit_store import SPOOL, bring_in, listed, spool_file
 from headwater.cli.audit import parse_since
 from headwater.deployment import Deployment
 from headwater.migrate import migrate
+from headwater.pages import generation_routes
+from headwater.pages.forms import Form
 from headwater.settings import Settings
+from headwater.views.place import Place
+from views.maintain.registry import Registry
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 WAITING = """{"action": "7c1f9f0a-9c3e-4d8a-8f57-0d2a53a1e001", "event": "began", "at": "2026-11-17T09:00:00Z",\
@@ -99,6 +105,38 @@ def test_all_is_thrown_away_while_its_audit_log_cannot_be_reached(
     kept_in(embedded, monkeypatch, "")
     assert cli.run(["down", "--reset", "--yes"]) == 0
     assert not embedded.exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "verb"),
+    [
+        ({"do": "retire", "sink": "cache", "number": "2"}, ["generations", "card", "--sink", "cache", "--retire", "2"]),
+        ({"do": "approve"}, ["apply", "--approve", "card"]),
+        ({"do": "reject"}, ["apply", "--reject", "card"]),
+        ({"do": "pause", "sink": "cache"}, ["pause", "card", "--sink", "cache"]),
+        ({"do": "resume"}, ["resume", "card"]),
+        ({"do": "switch", "sink": "cache"}, ["switch", "card", "--sink", "cache"]),
+        ({"do": "rollback", "sink": "cache"}, ["rollback", "card", "--sink", "cache"]),
+        ({"do": "restore"}, ["rollback", "card", "--definition"]),
+        ({"do": "hold", "rebuild": "r1"}, ["rebuild", "--pause", "r1"]),
+        ({"do": "go on", "rebuild": "r1"}, ["rebuild", "--resume", "r1"]),
+        ({"do": "cancel", "rebuild": "r1"}, ["rebuild", "--cancel", "r1"]),
+    ],
+    ids=lambda given: given["do"] if isinstance(given, dict) else "",
+)
+def test_the_same_act_has_the_same_name_wherever_it_was_asked_for(
+    asked: dict[str, str], verb: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever looks for one in the log finds what was done in the console as well as by the command line."""
+    told: list[str] = []
+    monkeypatch.setattr("headwater.audit_store.keep", lambda _deployment, trace: told.append(trace.verb))
+    place: Any = SimpleNamespace(deployment=None, registry=Registry(tmp_path))
+    monkeypatch.setattr(Place, "here", lambda: place)
+    cli.run(verb)  # nobody keeps views here: it fails, and is traced all the same
+    console: Any = SimpleNamespace(place=place)
+    session: Any = SimpleNamespace(actor="key:1")
+    name, _ = generation_routes._deed(console, session, "card", Form(list(asked.items())))
+    assert told == [name, name]
 
 
 @pytest.mark.stack
