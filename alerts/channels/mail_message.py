@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from email.headerregistry import Address
+from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
 from email.message import EmailMessage
-from email.policy import SMTP
-from typing import Final
+from email.policy import SMTP, Policy
+from typing import Any, Final
 
 from alerts.channels.channel import TargetRefused
 from alerts.notification import Notification
@@ -21,13 +21,30 @@ from alerts.notification_words import subject
 
 ADDRESS_CHARACTERS_MAX: Final = 254
 LOCAL_CHARACTERS_MAX: Final = 64
-_POLICY: Final = SMTP.clone(cte_type="7bit")
-"""Every server takes it."""
 _LOCAL: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _LABEL: Final = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})+")
-_URL: Final = re.compile(r"https?://[!-;=?-~]+")
-"""Printable ASCII without < and >: it stands between them."""
+_URL: Final = re.compile(r"https?://[!-;=?-~]{1,900}")
+"""Printable ASCII without < and >: it stands between them, on one line, which may have 998 characters."""
+
+
+class _Link(UnstructuredHeader, BaseHeader):
+    """Kept and written as it is: who reads it takes what stands between < and > as the address, and an address that
+    was folded or encoded because it is long is another one."""
+
+    @classmethod
+    def parse(cls, value: str, kwds: dict[str, Any]) -> None:
+        super().parse(value, kwds)
+        kwds["decoded"] = value
+
+    def fold(self, *, policy: Policy) -> str:
+        return f"{self.name}: {self}{policy.linesep}"
+
+
+_HEADERS: Final = HeaderRegistry()
+_HEADERS.map_to_type("list-unsubscribe", _Link)
+_POLICY: Final = SMTP.clone(cte_type="7bit", header_factory=_HEADERS)
+"""Seven bits: every server takes it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,19 @@ class TestWhatIsSent:
         assert mail["List-Unsubscribe"] == "<http://headwater.example/u>"
         assert mail["List-Unsubscribe-Post"] is None
 
+    @pytest.mark.parametrize("more", [0, 32, 800])
+    def test_the_link_of_one_click_stands_on_one_line_as_it_is(self, more: int) -> None:
+        """Readers take what stands between < and > as the address: folded or encoded it is another one."""
+        url = f"https://alerts.homes.example.com/v1/alerts/unsubscribe/{'Ab3_' * 8}{'-' * more}"
+        _, catcher = sent(replace(notification(), unsubscribe_url=url))
+        head = catcher.caught[0].content.partition(b"\r\n\r\n")[0].split(b"\r\n")
+        assert f"List-Unsubscribe: <{url}>".encode() in head
+        assert b"List-Unsubscribe-Post: List-Unsubscribe=One-Click" in head
+
+    def test_a_link_longer_than_a_line_may_be_is_left_out(self) -> None:
+        mail = message(replace(notification(), unsubscribe_url=f"https://x/{'a' * 990}"), "ada@example.org", SENDER)
+        assert mail["List-Unsubscribe"] is None
+
 
 class TestInjection:
     @given(st.text(), st.text())
