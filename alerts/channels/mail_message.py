@@ -1,7 +1,8 @@
 """A notification as one mail: text and HTML, a Message-ID that is the same at every attempt, one-click unsubscribing.
 
-Pure. Header injection is impossible twice over: addresses are checked against a narrow form, and every header is set
-through the standard library's policy, which refuses line breaks.
+Pure. Header injection is impossible: addresses are checked against a narrow form, every header is set through the
+standard library's policy, which refuses line breaks, and what others wrote holds no encoded words (RFC 2047). The
+library would decode those, and some versions of it write a line break that was encoded as one (CVE-2024-6923).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from alerts.notification_words import subject
 
 ADDRESS_CHARACTERS_MAX: Final = 254
 LOCAL_CHARACTERS_MAX: Final = 64
-_LOCAL: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_LOCAL: Final = re.compile(r"(?!.*=\?)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _LABEL: Final = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})+")
 _URL: Final = re.compile(r"https?://[!-;=?-~]{1,900}")
@@ -71,12 +72,17 @@ def message_id(notification: Notification, sender: Sender) -> str:
     return f"<{notification.id}@{sender.domain}>"
 
 
+def _as_words(text: str) -> str:
+    """Without the beginning of an encoded word."""
+    return text.replace("=?", "= ?")
+
+
 def message(notification: Notification, to: str, sender: Sender) -> EmailMessage:
     """`to` was checked."""
     mail = EmailMessage(policy=_POLICY)
-    mail["From"] = Address(sender.name, addr_spec=sender.address)
+    mail["From"] = Address(_as_words(sender.name), addr_spec=sender.address)
     mail["To"] = Address(addr_spec=to)
-    mail["Subject"] = subject(notification)
+    mail["Subject"] = _as_words(subject(notification))
     mail["Date"] = notification.created_at
     mail["Message-ID"] = message_id(notification, sender)
     mail["Auto-Submitted"] = "auto-generated"

@@ -117,6 +117,28 @@ class TestInjection:
         assert sorted(names) == sorted(set(names))
 
     @pytest.mark.parametrize(
+        "word",
+        [
+            "=?utf-8?q?Flat=0D=0AReply-To=3A_eve=40example.com?=",
+            "=?utf-8?q?Flat=0D=0A=0D=0AReply-To=3A_eve=40example.com?=",
+            "=?utf-8?b?RmxhdA0KUmVwbHktVG86IGV2ZUBleGFtcGxlLmNvbQ==?=",
+            "==??utf-8?q?=0D=0AReply-To=3A_eve?=",
+        ],
+    )
+    @pytest.mark.parametrize("before", ["", "ä ", "x" * 60, "x " * 30])
+    def test_an_encoded_word_stays_text(self, word: str, before: str) -> None:
+        """The standard library decodes it, and may write the line break in it as one."""
+        row = {"title": f"{before}{word}"}
+        told = notification("m", 1, Item("v", {"id": 1}, Event.ENTERED, row, None, (MatchedSearch("s", "Flats"),)))
+        head = message(told, "ada@example.org", Sender("alerts@example.org", word)).as_bytes().partition(b"\r\n\r\n")[0]
+        lines = head.split(b"\r\n")
+        assert [line.partition(b":")[0] for line in lines if not line.startswith(b" ")] == [
+            b"From", b"To", b"Subject", b"Date", b"Message-ID", b"Auto-Submitted", b"List-Unsubscribe",
+            b"List-Unsubscribe-Post", b"MIME-Version", b"Content-Type",
+        ]  # fmt: skip
+        assert not any(line.lower().startswith(b"reply-to") for line in lines)
+
+    @pytest.mark.parametrize(
         "url", ["https://x/\r\nBcc: a@b.c", "https://x/>, <mailto:a@b.c", "javascript:x", "https://ü/"]
     )
     def test_an_odd_link_is_left_out(self, url: str) -> None:
@@ -141,6 +163,8 @@ class TestInjection:
             "ada@exa mple.org",
             "ada@-example.org",
             "ädä@example.org",
+            "=?utf-8?q?=0D=0ABcc=3A_eve?=@example.org",
+            "a.=?b@example.org",
             f"{'a' * 65}@example.org",
             f"a@{'b' * 60}.{'c' * 60}.{'d' * 60}.{'e' * 60}.{'f' * 60}.org",
         ],
