@@ -39,7 +39,8 @@ class DeliveryLimits:
     claim_interval_s: float = 0.02
     """At least between two looks: each is a statement in the store."""
     failing_s_max: Mapping[str, float] = field(default_factory=dict)
-    """By channel: an endpoint without a success for longer, while it was tried, is switched off."""
+    """By channel: an endpoint without a success for longer, while one delivery was tried again and again, or waited for
+    as long, is switched off."""
     drain_s: float = 20.0
     """For what runs when it is told to stop."""
     channel_attempts_max: Mapping[str, int] = field(default_factory=dict)

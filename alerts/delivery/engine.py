@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from alerts.channels.channel import Channel, Outcome, Refused, Retry
 from alerts.clock import Clock, system_clock
@@ -25,6 +26,9 @@ from alerts.delivery.endpoints import DeliveryLimits, Endpoints, Started
 from alerts.delivery.store import Claim, Delivery, DeliveryStore
 from alerts.delivery.verdict import Dead, Disabled, Verdict, decide
 from cdc.failpoints import reached
+
+FAILURES_MIN: Final = 6
+"""Of one delivery, until it may switch its endpoint off: by the schedule they take seven hours at least."""
 
 
 @dataclass(slots=True)
@@ -152,12 +156,15 @@ class Engine:
             await self._leave_alone(endpoint, outcome)
 
     def _failed_for(self, delivery: Delivery, now: datetime) -> timedelta | None:
-        """Since its endpoint failed first, if that is too long ago."""
+        """Since its endpoint failed first, if that is too long ago, and this delivery has seen much of it: one failure
+        then and one now say nothing of the time between. Where many wait, few are tried often, but they wait for long.
+        """
         limit_s = self.limits.failing_s_max.get(delivery.target.channel)
         if limit_s is None or delivery.failing_since is None:
             return None
-        found = now - delivery.failing_since
-        return found if found >= timedelta(seconds=limit_s) else None
+        limit, found = timedelta(seconds=limit_s), now - delivery.failing_since
+        has_seen = delivery.attempts + 1 >= FAILURES_MIN or now - delivery.notification.created_at >= limit
+        return found if found >= limit and has_seen else None
 
     async def _outcome(self, delivery: Delivery) -> Outcome:
         channel = self.channels.get(delivery.target.channel)

@@ -46,7 +46,7 @@ Verdict = Sent | Again | Dead | Disabled
 
 def decide(outcome: Outcome, attempts: int, now: datetime, draw: float, failed_for: timedelta | None = None) -> Verdict:
     """`attempts` counts the one that had this outcome; `draw` is random in [0, 1). `failed_for` is given when the
-    endpoint, whatever is sent there, has failed for longer than one may."""
+    endpoint, whatever is sent there, has failed for longer than one may (engine.py)."""
     if isinstance(outcome, Delivered):
         return Sent()
     reason = outcome.reason[:REASON_CHARACTERS_MAX]

@@ -30,6 +30,7 @@ from headwater.settings.delivery import DeliverySettings
 from tests.alerts.samples import BEGAN_AT, SECRET, ManualClock, hook, notification, until
 
 Does = Callable[[Notification, Target], Outcome]
+SWITCHING_OFF = DeliveryLimits(claim_interval_s=0.0, failing_s_max={"scripted": 5 * 86_400.0})
 
 
 @dataclass
@@ -118,26 +119,52 @@ class TestOutcomes:
         assert sorted(lab.channel.tried) == [("a", "a-0"), ("a", "a-1"), ("a", "a-2")]
 
     def test_an_endpoint_that_failed_for_days_is_switched_off(self) -> None:
-        limits = DeliveryLimits(claim_interval_s=0.0, failing_s_max={"scripted": 5 * 86_400.0})
-        lab = Lab(Scripted(lambda *_: Retry("busy")), limits)
+        lab = Lab(Scripted(lambda *_: Retry("busy")), SWITCHING_OFF)
         lab.add("a", 2)
-        lab.add("b")
+        lab.add("b", attempts=3)
         lab.store.failing["b"] = lab.clock() - timedelta(days=4)
 
         async def run() -> None:
             engine = lab.engine()
-            for _ in range(3):
+            for _ in range(4):
                 await engine.run_until_idle()
                 lab.clock.advance(86_400)
             assert list(lab.store.disabled) == ["b"], "a began to fail three days ago"
-            for _ in range(4):
+            for _ in range(3):
                 await engine.run_until_idle()
                 lab.clock.advance(86_400)
 
         asyncio.run(run())
-        assert lab.store.disabled["b"] == "it has failed for 5.0 days, at last: busy"
+        assert lab.store.disabled["b"] == "it has failed for 6.0 days, at last: busy"
         assert sorted(lab.store.disabled) == ["a", "b"]
         assert {type(lab.state(id_)) for id_ in ("a-0", "a-1", "b-0")} == {Dead}
+
+    def test_one_failure_long_ago_and_one_now_are_not_days_of_failing(self) -> None:
+        """The message that failed then was withdrawn; nothing was sent there since."""
+        lab = Lab(Scripted(lambda *_: Retry("busy")), SWITCHING_OFF)
+        lab.store.failing["a"] = lab.clock() - timedelta(days=30)
+        lab.add("a")
+
+        async def run() -> None:
+            engine = lab.engine()
+            for _ in range(2):
+                await engine.run_until_idle()
+                lab.clock.advance(3_600)
+            lab.channel.does = lambda *_: Delivered()
+            await engine.run_until_idle()
+
+        asyncio.run(run())
+        assert (lab.store.disabled, lab.state("a-0")) == ({}, Sent())
+        assert len(lab.channel.tried) == 3
+
+    def test_where_more_comes_than_is_tried_those_that_waited_for_as_long_switch_it_off(self) -> None:
+        lab = Lab(Scripted(lambda *_: Retry("busy")), SWITCHING_OFF)
+        lab.add("a", 1_000)
+        lab.store.failing["a"] = lab.clock()
+        lab.clock.advance(5 * 86_400)
+        asyncio.run(lab.engine().run_until_idle())
+        assert lab.channel.tried == [("a", "a-0")]
+        assert lab.store.disabled["a"] == "it has failed for 5.0 days, at last: busy"
 
     def test_refused_is_a_dead_letter_that_can_be_replayed(self) -> None:
         lab = Lab(Scripted(lambda *_: Refused("no")))
