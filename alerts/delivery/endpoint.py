@@ -1,14 +1,15 @@
 """What delivery knows of one endpoint: what waits for it here, what runs, and whether it can be trusted. No I/O.
 
 An endpoint is proven by a success and failing by a failure. One that is not proven gets one attempt at a time, and all
-of its standing together only a part of all attempts: however many hang, the proven ones go on.
+of its standing together only a part of all attempts: however many hang, the proven ones go on. A proven one that begins
+to hang gets no more attempts beside the ones that it has.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from alerts.channels.channel import Delivered, Outcome, Retry
@@ -34,9 +35,14 @@ class Endpoint:
     id: str
     channel: str = ""
     waiting: deque[Claimed] = field(default_factory=deque)
-    running: int = 0
+    began: list[datetime] = field(default_factory=list)
+    """When each attempt that runs began, the first of them first."""
     standing: Standing = Standing.UNTRIED
     breaker: Breaker = field(default_factory=Breaker)
+
+    @property
+    def running(self) -> int:
+        return len(self.began)
 
     @property
     def is_idle(self) -> bool:
@@ -47,8 +53,15 @@ class Endpoint:
         """Nothing is lost with it but that it is proven."""
         return self.is_idle and self.breaker == Breaker()
 
-    def may_start(self, running_max: int) -> bool:
-        return bool(self.waiting) and self.running < (running_max if self.standing is Standing.PROVEN else 1)
+    def is_slow(self, now: datetime, slow_s: float) -> bool:
+        """It hangs, or may: whatever it was before."""
+        return bool(self.began) and now - self.began[0] >= timedelta(seconds=slow_s)
+
+    def may_start(self, running_max: int, now: datetime, slow_s: float) -> bool:
+        if not self.running:
+            return bool(self.waiting)
+        is_trusted = self.standing is Standing.PROVEN and not self.is_slow(now, slow_s)
+        return bool(self.waiting) and is_trusted and self.running < running_max
 
     def learn(self, outcome: Outcome, now: datetime, rule: BreakerRule) -> None:
         """What we refuse ourselves says nothing about the endpoint."""

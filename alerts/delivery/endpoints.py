@@ -26,12 +26,15 @@ class DeliveryLimits:
     failing_attempts_max: int = 50
     """Of those, to endpoints whose last attempt failed."""
     endpoint_attempts_max: int = 4
-    """That run at once to one endpoint, and that wait for it here."""
+    """That run at once to one endpoint, and that wait for it here. More than one only while less than half of all
+    attempts run: proven endpoints that begin to hang together, as when their host does, leave room for the others."""
     claimed_max: int = 2_000
     """Running and waiting here; the rest waits in the store. More than all that untried and failing ones can have."""
     attempt_s: float = 30.0
     """An attempt is given up after it, whatever the channel does."""
     lease_s: float = 300.0
+    slow_s: float = 1.0
+    """An endpoint whose attempt has run for longer gets no other beside it."""
     unasked_s: float = 1.0
     """What waited here for longer is looked at again before it is tried: somebody may have withdrawn it."""
     poll_s: float = 0.5
@@ -68,6 +71,7 @@ class Started:
     endpoint: Endpoint
     claimed: Claimed
     standing: Standing
+    at: datetime
 
 
 @dataclass(slots=True)
@@ -106,43 +110,49 @@ class Endpoints:
                 del self.known[forgettable]
         return self.known.setdefault(id_, Endpoint(id_, target.channel))
 
-    def startable(self) -> Iterator[Started]:
+    def startable(self, now: datetime) -> Iterator[Started]:
         """What may start now, one an endpoint and turn, so that each gets its share. Each counts as running at once."""
         progress = True
         while progress:
             progress = False
             for endpoint in list(self.waiting.values()):
-                if endpoint.may_start(self.limits.endpoint_attempts_max) and self._has_slot(endpoint):
+                may_start = endpoint.may_start(self.limits.endpoint_attempts_max, now, self.limits.slow_s)
+                if may_start and self._has_slot(endpoint):
                     progress = True
-                    yield self._started(endpoint)
+                    yield self._started(endpoint, now)
 
     def _has_slot(self, endpoint: Endpoint) -> bool:
         if self._is_crowded(endpoint.channel):
             return False
         has_place = self.running[endpoint.standing] < self.limits.of(endpoint.standing)
-        return has_place and self.running.total() < self.limits.attempts_max
+        most = self.limits.attempts_max // (2 if endpoint.running else 1)
+        return has_place and self.running.total() < most
 
     def _is_crowded(self, channel: str) -> bool:
         most = self.limits.channel_attempts_max.get(channel)
         return most is not None and self.running_over[channel] >= most
 
-    def _is_full(self, standing: Standing) -> bool:
+    def _is_stuck(self, endpoint: Endpoint, now: datetime) -> bool:
         """Not for the moment, as when all slots are taken by attempts that end soon, but by those that may hang."""
+        if endpoint.running:
+            return endpoint.standing is Standing.PROVEN and endpoint.is_slow(now, self.limits.slow_s)
+        standing = endpoint.standing
         return standing is not Standing.PROVEN and self.running[standing] >= self.limits.of(standing)
 
-    def _started(self, endpoint: Endpoint) -> Started:
+    def _started(self, endpoint: Endpoint, now: datetime) -> Started:
         claimed = endpoint.waiting.popleft()
         del self.waiting[endpoint.id]
         if endpoint.waiting:
             self.waiting[endpoint.id] = endpoint  # behind the others
-        endpoint.running += 1
+        endpoint.began.append(now)
         self.running[endpoint.standing] += 1
         self.running_over[endpoint.channel] += 1
         self.waiting_deliveries -= 1
-        return Started(endpoint, claimed, endpoint.standing)
+        return Started(endpoint, claimed, endpoint.standing, now)
 
     def ended(self, started: Started) -> None:
-        started.endpoint.running -= 1
+        started.endpoint.began.remove(started.at)
+        self.parked.discard(started.endpoint.id)
         self.running[started.standing] -= 1
         self.running_over[started.endpoint.channel] -= 1
         channel = started.endpoint.channel
@@ -153,11 +163,11 @@ class Endpoints:
         if is_slot:
             self.parked.clear()  # somebody of those may start again
 
-    def park(self) -> list[str]:
+    def park(self, now: datetime) -> list[str]:
         """What to give back to the store so that others can be claimed; nothing while there is room."""
         if self.room > 0:
             return []
-        full = [each for each in self.waiting.values() if each.running == 0 and self._is_full(each.standing)]
+        full = [each for each in self.waiting.values() if self._is_stuck(each, now)]
         full += [each for each in self._crowd() if each not in full]
         self.parked |= {each.id for each in full}
         return [id_ for each in full for id_ in self.give_up_waiting(each)]

@@ -72,7 +72,7 @@ class Engine:
         self._woken.clear()  # before the look, so that whatever comes during it is looked for again
         claimed = await self._claim()
         self._start()
-        parked = self.endpoints.park()
+        parked = self.endpoints.park(self.clock())
         if parked:
             await self.store.release(parked)
         return claimed + len(parked)
@@ -106,7 +106,7 @@ class Engine:
         return len(found)
 
     def _start(self) -> None:
-        for started in self.endpoints.startable():
+        for started in self.endpoints.startable(self.clock()):
             attempt = asyncio.create_task(self._attempt(started))
             self._attempts.add(attempt)
             attempt.add_done_callback(self._ended)

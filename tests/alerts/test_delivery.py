@@ -16,7 +16,8 @@ from alerts.channels.channel import Delivered, Gone, Outcome, Refused, Retry, Ta
 from alerts.channels.public_addresses import AddressPolicy, Opening
 from alerts.channels.webhook import Webhook
 from alerts.delivery.breaker import BreakerRule
-from alerts.delivery.endpoints import DeliveryLimits
+from alerts.delivery.endpoint import Endpoint, Standing
+from alerts.delivery.endpoints import DeliveryLimits, Endpoints
 from alerts.delivery.engine import Engine
 from alerts.delivery.memory import MemoryStore
 from alerts.delivery.schedule import ATTEMPTS_MAX
@@ -405,6 +406,52 @@ class TestNobodyWaits:
             await running
 
         asyncio.run(run())
+
+
+class TestProvenOnesThatHang:
+    """They answered until now, and hang together: as when the host of many of them does."""
+
+    def test_leave_room_for_first_attempts(self) -> None:
+        known = proven(DeliveryLimits(), *(f"hang{number}" for number in range(100)))
+        wait_for(known, 4, *(f"hang{number}" for number in range(100)))
+        assert len(list(known.startable(BEGAN_AT))) == 200
+        wait_for(known, 4, *(f"good{number}" for number in range(200)))
+        started = Counter(each.endpoint.id for each in known.startable(BEGAN_AT))
+        assert started == {f"good{number}": 1 for number in range(200)}
+
+    def test_get_nothing_beside_an_attempt_that_takes_long(self) -> None:
+        known = proven(DeliveryLimits(), "a")
+        wait_for(known, 1, "a")
+        [first] = known.startable(BEGAN_AT)
+        wait_for(known, 4, "a")
+        late = BEGAN_AT + timedelta(seconds=1)
+        assert list(known.startable(late)) == []
+        known.ended(first)
+        assert len(list(known.startable(late))) == 4
+
+    def test_do_not_fill_what_may_be_claimed(self) -> None:
+        limits = DeliveryLimits(10, 5, 5, 4, claimed_max=20)
+        known = proven(limits, *(f"hang{number}" for number in range(5)))
+        wait_for(known, 4, *(f"hang{number}" for number in range(5)))
+        hanging = list(known.startable(BEGAN_AT))
+        assert (len(hanging), known.room) == (5, 0)
+        assert known.park(BEGAN_AT) == [], "they may end soon"
+        assert len(known.park(BEGAN_AT + timedelta(seconds=1))) == known.room == 15
+        assert known.busy == {f"hang{number}" for number in range(5)}
+        known.ended(hanging[0])
+        assert known.busy == {f"hang{number}" for number in range(1, 5)}
+
+
+def proven(limits: DeliveryLimits, *names: str) -> Endpoints:
+    known = Endpoints(limits)
+    for name in names:
+        known.known[name] = Endpoint(name, "scripted", standing=Standing.PROVEN)
+    return known
+
+
+def wait_for(known: Endpoints, count: int, *names: str) -> None:
+    waiting = [Delivery("", Target(name, "scripted", ""), notification()) for name in names for _ in range(count)]
+    known.add(waiting, BEGAN_AT, BEGAN_AT + timedelta(hours=1))
 
 
 class TestCrash:
