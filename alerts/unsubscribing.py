@@ -5,7 +5,7 @@ came with the message. Ending what has ended changes nothing. The owner sees the
 with it; a suppressed target is closed to everybody until it is lifted. What waits to be sent is withdrawn with it.
 
 A message closes the target that it went to, wherever its searches tell by now: who has it was reached there. The token
-of a search was sent to nobody, and closes nothing.
+of a search was sent to nobody, and closes nothing. A message's token goes with the message (pruning.py).
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def meant(conn: psycopg.Connection, token: str) -> list[Meant]:
     """What a token would end; changes nothing. None of them is left when the owner removed them all."""
     found = [Meant(*row) for row in conn.execute(_MEANT, {"token": token})]
     if not found and conn.execute(_SENT_TO, [token]).fetchone() is None:
-        raise NoSuchSearch("this link is not one of ours", hint="open the link of a newer message")
+        raise NoSuchSearch(
+            "this link is not one of ours, or its message was forgotten", hint="open the link of a newer message"
+        )
     return found
 
 

@@ -38,7 +38,10 @@ class AlertsSettings(Section):
         default=50_000, ge=1, le=100_000_000, description="Versions of rows that a preview looks at"
     )
     keep_days: int = Field(
-        default=90, ge=3, le=36_500, description="How long news and messages are kept after they were told"
+        default=90,
+        ge=3,
+        le=36_500,
+        description="How long news and messages are kept after they were told, and the links in messages work",
     )
     public_url: str = Field(
         default="",
