@@ -11,12 +11,17 @@ from alerts.delivery.store import Claim, Delivery
 from alerts.delivery.verdict import Again, Dead, Disabled, Sent, Verdict
 
 
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """Nobody wants it any more."""
+
+
 @dataclass(slots=True)
 class Kept:
     delivery: Delivery
     due_at: datetime
     leased_until: datetime | None = None
-    verdict: Sent | Dead | None = None
+    verdict: Sent | Dead | Withdrawn | None = None
     settled_at: datetime | None = None
 
     def is_free(self, now: datetime) -> bool:
@@ -28,6 +33,8 @@ class MemoryStore:
     kept: dict[str, Kept] = field(default_factory=dict)
     open: dict[str, Kept] = field(default_factory=dict)
     """Of those, the ones that are not settled."""
+    unwanted: set[str] = field(default_factory=set)
+    """Deliveries whose searches have ended, or whose target wants nothing any more."""
     disabled: dict[str, str] = field(default_factory=dict)
     """Endpoints, with the reason."""
     held: dict[str, datetime] = field(default_factory=dict)
@@ -53,6 +60,9 @@ class MemoryStore:
                 continue
             if endpoint in claim.skipping or self._is_off(endpoint, claim.now):
                 continue
+            if kept.delivery.id in self.unwanted:
+                self._end(kept, Withdrawn(), claim.now)
+                continue
             if len(found) == claim.deliveries_max:
                 break
             kept.leased_until = claim.until
@@ -64,7 +74,7 @@ class MemoryStore:
         return endpoint in self.disabled or (endpoint in self.held and now < self.held[endpoint])
 
     async def is_open(self, delivery: str) -> bool:
-        return delivery in self.open
+        return delivery in self.open and delivery not in self.unwanted
 
     async def settle(self, delivery: str, verdict: Verdict, now: datetime) -> None:
         kept = self.kept[delivery]
@@ -84,7 +94,7 @@ class MemoryStore:
         else:
             self._end(kept, verdict, now)
 
-    def _end(self, kept: Kept, verdict: Sent | Dead, now: datetime) -> None:
+    def _end(self, kept: Kept, verdict: Sent | Dead | Withdrawn, now: datetime) -> None:
         kept.verdict, kept.settled_at, kept.leased_until = verdict, now, None
         del self.open[kept.delivery.id]
 

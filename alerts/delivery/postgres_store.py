@@ -2,7 +2,8 @@
 
 Claims skip what another engine has locked, so several engines never make one attempt twice at once. What is settled
 stays settled: a verdict that comes after its lease ran out finds the delivery in another state, and changes nothing. A
-message that cannot be read becomes a dead letter when it is claimed, and stops nobody else's.
+message that cannot be read becomes a dead letter when it is claimed, and stops nobody else's; one that nobody wants any
+more is withdrawn.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from alerts.channels.channel import Target
 from alerts.delivery.store import Claim, Delivery
 from alerts.delivery.turns import AGAIN, CLAIM, HOLD, RELEASE, TURNS
 from alerts.delivery.verdict import REASON_CHARACTERS_MAX, Again, Dead, Disabled, Sent, Verdict
-from alerts.delivery.wanted import CLOSED
+from alerts.delivery.wanted import CLOSED, TO_SEND
 from alerts.notification_json import restored
 from cdc.addresses import PostgresAddress
 from cdc.errors import DecodeError, SourceError
 
-_OPEN: Final = "select 1 from headwater.deliveries where id = %s and state = 'pending'"
+_OPEN: Final = f"""
+    select 1 from headwater.deliveries d join headwater.notifications n on n.id = d.notification_id
+    where d.id = %s and d.state = 'pending' and {TO_SEND}
+"""
 _SENT: Final = """
     update headwater.deliveries d set state = 'delivered', attempts = attempts + 1, claimed_until = null,
         delivered_at = s.at, settled_at = s.at
@@ -75,6 +79,13 @@ _WITHDRAW_CLOSED: Final = f"""
     where tried.id = %(id)s and (d.channel, d.target) = (tried.channel, tried.target) and d.state = 'pending'
         and {CLOSED}
 """
+_WITHDRAW: Final = f"""
+    update headwater.deliveries d set state = 'suppressed', claimed_until = null, settled_at = %(now)s,
+        last_error = 'withdrawn: ' || case when {CLOSED} then 'its target wants nothing any more'
+            else 'its searches have ended' end
+    from headwater.notifications n
+    where d.id = any(%(ids)s) and n.id = d.notification_id and d.state = 'pending' and not {TO_SEND}
+"""
 DEADLOCKS_MAX: Final = 3
 """Of one statement in a row; each is whole by itself, and made again."""
 
@@ -113,9 +124,14 @@ class PostgresStore:
             except psycopg.OperationalError as error:
                 self._claims = None
                 raise _lost(error) from error
-        return [found for row in rows if (found := await self._readable(row, claim.now))]
+        await self._withdraw([number for is_wanted, number, *_ in rows if not is_wanted], claim.now)
+        return [found for is_wanted, *row in rows if is_wanted and (found := await self._readable(row, claim.now))]
 
-    async def _readable(self, row: tuple[Any, ...], now: datetime) -> Delivery | None:
+    async def _withdraw(self, unwanted: list[int], now: datetime) -> None:
+        if unwanted:
+            await self._asked(_WITHDRAW, {"ids": unwanted, "now": now})
+
+    async def _readable(self, row: Sequence[Any], now: datetime) -> Delivery | None:
         try:
             return _delivery(row)
         except DecodeError as error:
@@ -209,7 +225,7 @@ def _parts(endpoint: str) -> tuple[str, str, str]:
     return msgspec.json.decode(endpoint, type=tuple[str, str, str])
 
 
-def _delivery(row: tuple[Any, ...]) -> Delivery:
+def _delivery(row: Sequence[Any]) -> Delivery:
     number, owner, channel, target, body, attempts, secrets, failing_since, expires_at = row
     to = Target(endpoint_of(owner, channel, target), channel, target, tuple(secrets))
     return Delivery(str(number), to, restored(body.encode()), attempts, expires_at, failing_since)

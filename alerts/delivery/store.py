@@ -46,10 +46,12 @@ class Claim:
 
 class DeliveryStore(Protocol):
     async def claim(self, claim: Claim) -> Sequence[Delivery]:
-        """Due, not settled, leased by nobody, of endpoints neither disabled nor held. Atomic: never to two at once."""
+        """Due, not settled, leased by nobody, of endpoints neither disabled nor held. Atomic: never to two at once.
+        What nobody wants any more is withdrawn instead."""
 
     async def is_open(self, delivery: str) -> bool:
-        """Whether it still waits to be delivered: nobody has settled or withdrawn it meanwhile."""
+        """Whether it still waits to be delivered: nobody has settled or withdrawn it meanwhile, or ended
+        its searches."""
 
     async def settle(self, delivery: str, verdict: Verdict, now: datetime) -> None:
         """After an attempt. Counts it, unless the delivery was settled meanwhile; ends the lease."""

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from alerts.delivery.wanted import TO_SEND
+
 # A message expires with the last of the searches that it names, of those that are active.
-SELECTED: Final = """
-    select d.id, d.owner, d.channel, d.target, n.body::text, d.attempts, coalesce(e.secrets, '{}'), e.failing_since,
+SELECTED: Final = f"""
+    select {TO_SEND},
+        d.id, d.owner, d.channel, d.target, n.body::text, d.attempts, coalesce(e.secrets, '{{}}'), e.failing_since,
         (
             select case when bool_and(s.expires_at is not null) then max(s.expires_at) end
             from headwater.subscriptions s where s.id = any(n.subscription_ids) and not s.paused

@@ -32,7 +32,13 @@ OWNER: Final = "ada"
 _NOTIFICATION: Final = """
     insert into headwater.notifications (id, owner, sequence, channel, target, subscription_ids, first_sequence,
         last_sequence, events, body, unsubscribe_token)
-    values (%(notification)s, %(owner)s, %(number)s, %(channel)s, %(target)s, '{}', 1, 1, 1, %(body)s, %(notification)s)
+    values (%(notification)s, %(owner)s, %(number)s, %(channel)s, %(target)s, %(searches)s, 1, 1, 1, %(body)s,
+        %(notification)s)
+"""
+_SEARCH: Final = """
+    insert into headwater.subscriptions (owner, view, query, events, channel, unsubscribe_token)
+    values (%s, 'listing_card', '{}', '{entered}', 'webhook', 'bench')
+    on conflict (unsubscribe_token) do update set owner = excluded.owner returning id
 """
 _SECRETS: Final = """
     insert into headwater.endpoints (owner, channel, target, secrets) values (%s, 'webhook', %s, %s)
@@ -88,8 +94,8 @@ class InMemory:
 class InPostgres:
     """As a notifier writes them: a transaction for what is due together."""
 
-    def __init__(self, store: PostgresStore, conn: psycopg.AsyncConnection[Any]) -> None:
-        self.store, self._conn, self._numbers = Timed(store), conn, count(1)
+    def __init__(self, store: PostgresStore, conn: psycopg.AsyncConnection[Any], search: int) -> None:
+        self.store, self._conn, self._search, self._numbers = Timed(store), conn, search, count(1)
 
     async def add(self, targets: Sequence[Target]) -> dict[str, datetime]:
         now, made = system_clock(), dict[str, datetime]()
@@ -98,7 +104,12 @@ class InPostgres:
                 number = next(self._numbers)
                 body = stored(notification(str(number))).decode()
                 given = {"notification": str(number), "number": number, "body": body, "at": now}
-                given |= {"owner": OWNER, "channel": target.channel, "target": target.address}
+                given |= {
+                    "searches": [self._search],
+                    "owner": OWNER,
+                    "channel": target.channel,
+                    "target": target.address,
+                }
                 await self._conn.execute(_NOTIFICATION, given)
                 [[id_]] = await (await self._conn.execute(DUE, given)).fetchall()
                 made[str(id_)] = now
@@ -115,8 +126,9 @@ async def supply(address: PostgresAddress | None, targets: Sequence[Target]) -> 
     async with await psycopg.AsyncConnection.connect(address.conninfo(), autocommit=True) as conn:
         for target in targets:
             await conn.execute(_SECRETS, [OWNER, target.address, list(target.secrets)])
+        [[search]] = await (await conn.execute(_SEARCH, [OWNER])).fetchall()
         try:
-            yield InPostgres(store, conn)
+            yield InPostgres(store, conn, search)
         finally:
             await store.close()
 

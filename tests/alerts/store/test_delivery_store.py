@@ -53,6 +53,9 @@ class Place(Protocol):
     def add(self, owner: str, target: str = "there", due_s: float = 0.0) -> str:
         """The delivery's id."""
 
+    def end(self, owner: str) -> None:
+        """Their searches, while what waits was just being written down: nobody withdraws it."""
+
     def attempts(self, delivery: str) -> int: ...
 
     def dead(self) -> list[Letter]: ...
@@ -73,6 +76,10 @@ class InMemory:
         told = notification(f"msg_{id_}", int(id_), owner=owner)
         self._store.add(Delivery(id_, to, told), BEGAN_AT + timedelta(seconds=due_s))
         return id_
+
+    def end(self, owner: str) -> None:
+        kept = self._store.kept.values()
+        self._store.unwanted |= {each.delivery.id for each in kept if each.delivery.notification.owner == owner}
 
     def attempts(self, delivery: str) -> int:
         return self._store.kept[delivery].delivery.attempts
@@ -106,6 +113,9 @@ class InPostgres:
             [told.id, owner, number, CHANNEL, target, [search], stored(told).decode(), told.id],
         )
         return str(due(self.conn, told.id, owner, CHANNEL, target, BEGAN_AT + timedelta(seconds=due_s)))
+
+    def end(self, owner: str) -> None:
+        self.conn.execute("update headwater.subscriptions set paused = true where owner = %s", [owner])
 
     def attempts(self, delivery: str) -> int:
         row = self.conn.execute("select attempts from headwater.deliveries where id = %s", [int(delivery)]).fetchone()
@@ -203,6 +213,21 @@ class TestClaims:
             assert await claimed(store) == [id_]
             assert await claimed(store, 299) == []
             assert await claimed(store, 300) == [id_]
+
+        on(place, do)
+
+    def test_what_nobody_wants_any_more_is_withdrawn(self, place: Place) -> None:
+        adas, bobs, second = place.add("ada"), place.add("bob"), place.add("ada", "elsewhere", due_s=9)
+
+        async def do(store: Store) -> None:
+            assert sorted(await claimed(store)) == [adas, bobs]
+            place.end("ada")
+            assert not await store.is_open(adas), "it was claimed, and is not tried any more"
+            assert await store.is_open(bobs)
+            await store.release([adas, bobs])
+            assert await claimed(store, 9) == [bobs]
+            assert [await store.is_open(each) for each in (adas, second)] == [False, False]
+            assert (place.dead(), place.attempts(adas)) == ([], 0)
 
         on(place, do)
 
@@ -367,6 +392,35 @@ def test_a_message_expires_with_the_last_of_its_searches(connect: Connect, alert
         assert [each.expires_at for each in found] == [LATER + timedelta(days=1), LATER, None]
 
     on(place, do)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("update headwater.subscriptions set paused = true, unsubscribed_at = now()", "its searches have ended"),
+        ("delete from headwater.subscriptions", "its searches have ended"),
+        (
+            "insert into headwater.suppressions (channel, target, reason) select channel, target, 'complained'"
+            " from headwater.deliveries on conflict do nothing",
+            "its target wants nothing any more",
+        ),
+    ],
+)
+def test_a_claim_withdraws_what_was_written_down_while_it_was_given_up(
+    connect: Connect, alerts_address: PostgresAddress, change: str, why: str
+) -> None:
+    """Who ends a search withdraws what waits, and sees nothing of a transaction that goes on beside it."""
+    place = InPostgres(alerts_address, connect())
+    for number in range(3):
+        place.add("ada", due_s=-number)
+    place.conn.execute(change.encode())
+
+    async def do(store: Store) -> None:
+        assert await claimed(store, each=2) == []
+        assert await claimed(store, each=2) == []
+
+    on(place, do)
+    assert {(each.state, each.last_error) for each in listed(place.conn)} == {("suppressed", f"withdrawn: {why}")}
 
 
 def test_a_bounce_withdraws_what_others_would_send_there(connect: Connect, alerts_address: PostgresAddress) -> None:
