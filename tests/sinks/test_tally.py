@@ -19,10 +19,10 @@ from tests.waiting import eventually
 from views.maintain.book import Book
 from views.maintain.booking import BookKeeper
 from views.maintain.group import Group
-from views.maintain.obeying import VERDICT_S_MAX, Obeying
+from views.maintain.obeying import Obeying
 from views.maintain.orders import Answer, Order, Orders, Verb
 from views.maintain.publisher import Frontier, Published
-from views.maintain.rebuilding import Rebuilder
+from views.maintain.rebuilding import VERDICT_S_MAX, Rebuilder
 from views.maintain.registry import Registry
 from views.maintain.sinking import Sinking
 from views.rebuild import Checked, Rebuild, RebuildState, Stage

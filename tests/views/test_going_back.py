@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
 import pytest
 
 from cdc.errors import SinkUnavailable
@@ -96,14 +97,24 @@ class Bench:
     def rolled_back(self, sink: str = "") -> dict[str, bool]:
         return {each.sink: each.is_done for each in self.asked(Verb.ROLLBACK, sink).sinks}
 
-    def begun(self, stage: Stage, state: RebuildState = RebuildState.RUNNING, *, switches: bool = True) -> str:
+    def begun(
+        self, stage: Stage, state: RebuildState = RebuildState.RUNNING, *, switches: bool = True, at_s: float = NOW_S
+    ) -> str:
         """A rebuild of the cache as far as that, to generation 3."""
         of = {"verify": GenerationState.CATCHING_UP, "switch": GenerationState.VERIFIED}[stage.value]
         made = Generation("cards", "cache", 3, of, NOW_S, NOW_S, "r1")
         self.keeper.keep(self.keeper.book.with_generation(made))
-        began = {stage: NOW_S}
+        began = {stage: at_s}
         self.keeper.put(Rebuild("r1", "cards", "cache", 3, Origin.TOPIC, 1.0, "", stage, state, switches, began=began))
         return "r1"
+
+    def told(self, verb: Verb) -> None:
+        order = Order(verb, rebuild="r1")
+        self.orders.give(order)
+        self.obeying.look()
+        answer = self.keeper.book.answer(order.id)
+        assert answer is not None
+        assert answer.is_done, answer
 
     def rebuild(self) -> Rebuild:
         found = self.keeper.book.rebuild("r1")
@@ -290,3 +301,47 @@ def test_a_verdict_that_it_differs_ends_it(bench: Bench) -> None:
     bench.begun(Stage.VERIFY)
     bench.look()
     assert (bench.rebuild().state, bench.places.removed) == (RebuildState.FAILED, [("cache", 3)])
+
+
+# Again, because that was long ago
+
+LONG_AGO_S = 1.0
+
+
+@pytest.mark.parametrize("switches", [True, False])
+def test_what_could_not_switch_for_long_is_compared_again_first(bench: Bench, switches: bool) -> None:
+    bench.verdicts = [Checked(True, 4)]
+    bench.begun(Stage.SWITCH, switches=switches, at_s=LONG_AGO_S)
+    bench.look(1)
+    assert (bench.rebuild().stage, bench.places.asked) == (Stage.VERIFY, [])
+    made = bench.keeper.generation(bench.rebuild())
+    assert made is not None
+    assert made.state is GenerationState.CATCHING_UP
+    bench.look()
+    assert (bench.rebuild().state, bench.verdicts, bench.places.shows["cache"]) == (RebuildState.DONE, [], 3)
+
+
+def test_a_verdict_from_before_a_pause_is_none(bench: Bench) -> None:
+    bench.verdicts = [Checked(True, 3), Checked(False, 3, 1, detail="one row differs")]
+    bench.begun(Stage.VERIFY)
+    bench.look(1)
+    bench.told(Verb.PAUSE)
+    bench.told(Verb.RESUME)
+    bench.look()
+    assert (bench.rebuild().state, bench.places.shows["cache"]) == (RebuildState.FAILED, 2)
+
+
+def test_one_that_was_switched_to_and_not_noted_is_not_compared_again(bench: Bench) -> None:
+    bench.begun(Stage.SWITCH, at_s=LONG_AGO_S)
+    bench.places.shows["cache"] = 3
+    bench.look()
+    assert bench.rebuild().state is RebuildState.DONE
+
+
+def test_who_goes_back_is_not_compared(bench: Bench) -> None:
+    order = Order(Verb.ROLLBACK, "cards", "cache")
+    (back,) = chosen(bench.keeper.book, "cards", "cache").back
+    entered = entry(order, back, LONG_AGO_S)
+    bench.keeper.put(msgspec.structs.replace(entered, asked_at_s=LONG_AGO_S))
+    bench.look()
+    assert bench.places.shows["cache"] == 1

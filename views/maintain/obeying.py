@@ -26,8 +26,6 @@ from views.rebuild import Rebuild, RebuildState, Stage, first_stage
 from views.sinks.lane import LaneState
 
 POLL_S: Final = 0.1
-VERDICT_S_MAX: Final = 300.0
-"""A generation that was verified longer ago is verified again before readers are switched to it."""
 
 
 class Obeying:
@@ -176,13 +174,12 @@ class Obeying:
             return _done(ready, "go over to")  # it was begun, and is tried until it is done
         if ready.stage is Stage.COMPUTE:
             return SinkAnswer(ready.sink, ready.number, True, self._rebuilder.show(ready))
-        running = msgspec.structs.replace(ready, state=RebuildState.RUNNING)
-        if time.time() - ready.began.get(Stage.SWITCH, 0.0) > VERDICT_S_MAX:
-            self._keeper.enter(msgspec.structs.replace(running, switches=True), Stage.VERIFY)
+        if self._rebuilder.is_outdated(ready):
+            self._rebuilder.verify_again(ready)
             fact = f"generation {ready.number} of the {ready.sink} is verified again; then readers use it"
             return SinkAnswer(ready.sink, ready.number, True, fact)
         try:
-            self._rebuilder.switch(running)
+            self._rebuilder.switch(msgspec.structs.replace(ready, state=RebuildState.RUNNING))
         except HeadwaterError as error:  # nobody goes over later, unasked
             self._keeper.put(msgspec.structs.replace(ready, reason=error.summary))
             self._keeper.flush()

@@ -21,6 +21,7 @@ from views.generation import Generation, GenerationState
 from views.maintain.booking import BookKeeper
 from views.maintain.comparing import COMPARED, Compare, asked_for, no_compare, switched, with_verdict
 from views.maintain.failpoints import reached
+from views.maintain.going_back import is_rollback
 from views.maintain.rebuild_progress import RebuildProgress
 from views.maintain.registry import ViewState, ViewStatus
 from views.maintain.sinking import Sinking
@@ -35,6 +36,8 @@ KEEP_S: Final = 24 * 3600.0
 CHECKS_MIN: Final = 3
 CHECKING_S_MAX: Final = 3600.0
 """A verification that could not be made is tried so often, and for so long; then the rebuild waits for a person."""
+VERDICT_S_MAX: Final = 300.0
+"""A generation that was verified longer ago is verified again before readers are switched to it."""
 
 Check = Callable[[str, str, int], Checked]
 """Compares a generation with its view, and the view with its source: (view, sink, number)."""
@@ -237,8 +240,21 @@ class Rebuilder:
         shown = self.sinking.shown(rebuild.view, rebuild.sink)
         if shown is None or shown.number is None:
             self._stands(rebuild, self._unfed(rebuild))
+        elif self.is_outdated(rebuild) and not self.sinking.is_used(rebuild.view, rebuild.sink, rebuild.number):
+            self.verify_again(rebuild)
         else:
             self.switch(rebuild)
+
+    def is_outdated(self, rebuild: Rebuild) -> bool:
+        """Whether its verdict is too old to switch by. Who goes back was not compared: readers have used that."""
+        return not is_rollback(rebuild) and time.time() - rebuild.began.get(Stage.SWITCH, 0.0) > VERDICT_S_MAX
+
+    def verify_again(self, rebuild: Rebuild) -> None:
+        """And then readers are switched to it, from what they use by then: somebody wanted that, or it does so by
+        itself."""
+        self.keeper.move(rebuild, _.CATCHING_UP)
+        again = msgspec.structs.replace(rebuild, state=RebuildState.RUNNING, switches=True, replaces=None)
+        self.keeper.enter(again, Stage.VERIFY)
 
     def switch(self, rebuild: Rebuild) -> None:
         """Readers use its generation; the one that they left is kept. All of it can be done again."""
@@ -312,7 +328,8 @@ class Rebuilder:
         )
 
     def pause(self, rebuild: Rebuild, why: str = "") -> str:
-        """What goes on nevertheless."""
+        """What goes on nevertheless. What is being compared is compared again afterwards: a verdict does not wait."""
+        self._checks.pop(rebuild.id, None)
         self._stands(msgspec.structs.replace(rebuild, state=RebuildState.PAUSED), why)
         self.keeper.flush()
         self.sinking.leave(rebuild.view, rebuild.sink, rebuild.number)
