@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import msgspec
 import pytest
 
 from cdc.errors import SinkUnavailable
@@ -108,8 +107,15 @@ class Bench:
         self.keeper.put(Rebuild("r1", "cards", "cache", 3, Origin.TOPIC, 1.0, "", stage, state, switches, began=began))
         return "r1"
 
-    def told(self, verb: Verb) -> None:
-        order = Order(verb, rebuild="r1")
+    def going_back(self, at_s: float = NOW_S) -> Rebuild:
+        """Of the cache, begun and cut off."""
+        (back,) = chosen(self.keeper.book, "cards", "cache").back
+        entered = entry(Order(Verb.ROLLBACK, "cards", "cache"), back, at_s)
+        self.keeper.put(entered)
+        return entered
+
+    def told(self, verb: Verb, rebuild: str = "r1") -> None:
+        order = Order(verb, rebuild=rebuild)
         self.orders.give(order)
         self.obeying.look()
         answer = self.keeper.book.answer(order.id)
@@ -220,6 +226,24 @@ def test_one_that_was_cut_off_goes_back_in_every_sink(bench: Bench) -> None:
     assert answer.is_done
     bench.look()
     assert set(bench.places.shows.values()) == {1}
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+def test_who_gives_going_back_up_can_still_go_back(bench: Bench, how: str) -> None:
+    entered = bench.going_back()
+    bench.places.away = {"cache"}
+    bench.look()
+    if how == "cancelled":
+        bench.told(Verb.CANCEL, entered.id)
+    else:
+        bench.rebuilder.fail(entered, "it cannot")
+    found = bench.keeper.book.rebuild(entered.id)
+    assert found is not None
+    assert (found.state, bench.places.removed) == (RebuildState(how), [])
+    bench.places.away = set()
+    bench.look()
+    assert bench.places.shows["cache"] == 2
+    assert bench.rolled_back("cache") == {"cache": True}
 
 
 # Over
@@ -339,9 +363,6 @@ def test_one_that_was_switched_to_and_not_noted_is_not_compared_again(bench: Ben
 
 
 def test_who_goes_back_is_not_compared(bench: Bench) -> None:
-    order = Order(Verb.ROLLBACK, "cards", "cache")
-    (back,) = chosen(bench.keeper.book, "cards", "cache").back
-    entered = entry(order, back, LONG_AGO_S)
-    bench.keeper.put(msgspec.structs.replace(entered, asked_at_s=LONG_AGO_S))
+    bench.going_back(LONG_AGO_S)
     bench.look()
     assert bench.places.shows["cache"] == 1

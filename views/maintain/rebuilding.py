@@ -300,8 +300,10 @@ class Rebuilder:
     # What is over
 
     def fail(self, rebuild: Rebuild, reason: str) -> None:
-        """Readers never saw it; nothing of it is left. What was computed for it alone goes, too."""
-        self.tally.discard(rebuild, _.FAILED, reason)
+        """Readers never saw it; nothing of it is left. What was computed for it alone goes, too. What somebody wanted
+        to go back to stays."""
+        if not is_rollback(rebuild):
+            self.tally.discard(rebuild, _.FAILED, reason)
         self.keeper.end(msgspec.structs.replace(rebuild, reason=reason), RebuildState.FAILED)
         if rebuild.stage is Stage.COMPUTE and not self._sharing(rebuild):
             self._computing.take_back(rebuild.view, rebuild.applied_at_s)
@@ -315,6 +317,9 @@ class Rebuilder:
                 hint=f"headwater rollback {rebuild.view} --sink {rebuild.sink}",
             )
         self._checks.pop(rebuild.id, None)
+        if is_rollback(rebuild):
+            self.keeper.end(rebuild, RebuildState.CANCELLED)
+            return f"readers stay where they are, and generation {rebuild.number} is kept"
         self.tally.discard(rebuild, _.RETIRED, "the rebuild was cancelled")
         self.keeper.end(rebuild, RebuildState.CANCELLED)
         if rebuild.stage is not Stage.COMPUTE:
