@@ -60,6 +60,8 @@ class Generation(msgspec.Struct, frozen=True):
     reason: str = ""
     is_left: bool = False
     """It is over, and what was written of it could not be removed yet: tried again and again."""
+    is_unwanted: bool = False
+    """Nobody wants the view in that place any more: that readers use it does not keep it."""
 
     @property
     def is_fed_beside(self) -> bool:
@@ -69,6 +71,18 @@ class Generation(msgspec.Struct, frozen=True):
     @property
     def name(self) -> tuple[str, str, int]:
         return self.view, self.sink, self.number
+
+    def unwanted(self, at_s: float, reason: str) -> Generation:
+        """Whatever it was, it is to be removed: a fact, not a move."""
+        return msgspec.structs.replace(
+            self,
+            state=GenerationState.RETIRED,
+            since_s=at_s,
+            reason=reason,
+            keep_until_s=None,
+            is_left=True,
+            is_unwanted=True,
+        )
 
     def moved(
         self, state: GenerationState, at_s: float, *, reason: str = "", keep_until_s: float | None = None

@@ -43,6 +43,7 @@ class Bench:
             side=lambda *name: None,
             remove=lambda *name: True,
             is_used=lambda *name: False,
+            is_unlisted=lambda *name: False,
         )
         self.compared: list[tuple[str, str]] = []
         self.verdict: Checked | ViewError = Checked(True, 7)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from cdc.errors import HeadwaterError, SinkUnavailable
 from headwater.deployment import Deployment
 from headwater.sinks import sink_kinds
 from tests.sinks.places import MemoryKind, MemoryPlace, gone, held, mark, shape, upsert
-from views.sinks.sink import Change, Sink, SinkKind
+from views.sinks.sink import Change, Sink, SinkKind, nameless
 from views.sinks.warehouse import WarehouseKind
 
 pytestmark = pytest.mark.stack
@@ -128,6 +128,15 @@ def test_generations_do_not_touch_each_other(opened: Open) -> None:
     one.drop()
     assert held(two) == {1: "new"}
     assert opened().mark() is None
+
+
+def test_a_view_that_nobody_knows_any_more_is_removed_by_its_name(kind: SinkKind, unique: str, opened: Open) -> None:
+    opened().apply([upsert(1, 1)], mark(2))
+    kind.switch(unique, "items", 1)
+    with closing(kind.open(nameless(unique, "items"), 1)) as sink:
+        sink.drop()
+    kind.switch(unique, "items", None)
+    assert (opened().mark(), kind.current(unique, "items")) == (None, None)
 
 
 def test_views_do_not_touch_each_other(opened: Open) -> None:

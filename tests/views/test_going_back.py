@@ -41,6 +41,9 @@ class Places:
     def mismatched(self) -> list[tuple[str, str, int]]:
         return []
 
+    def is_unlisted(self, *_name: object) -> bool:
+        return False
+
     def shown(self, view: str, sink: str) -> object:
         return SimpleNamespace(number=self.shows[sink]) if sink in self.shows else None
 

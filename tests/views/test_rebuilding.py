@@ -40,6 +40,9 @@ class Places:
     def mismatched(self) -> list[tuple[str, str, int]]:
         return []
 
+    def is_unlisted(self, *_name: object) -> bool:
+        return False
+
     def side(self, *_name: object) -> None:
         return None
 

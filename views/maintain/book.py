@@ -18,6 +18,9 @@ RETIRED_MAX: Final = 200
 """Of those of which nothing is left."""
 PAUSED_BY: Final = "paused by "
 """What people are told of one that is held, before the name of who did it."""
+DROPPED: Final = "the view was dropped"
+TAKEN_OFF: Final = "the view is not to be there any more"
+OVER: Final = (GenerationState.RETIRED, GenerationState.FAILED)
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -88,9 +91,11 @@ class Book(msgspec.Struct, frozen=True):
 
     def with_generation(self, new: Generation) -> Book:
         others = [each for each in self.generations if each.name != new.name]
-        over = (GenerationState.RETIRED, GenerationState.FAILED)
-        gone = [each for each in others if each.state in over and not each.is_left][:-RETIRED_MAX]
+        gone = [each for each in others if each.state in OVER and not each.is_left][:-RETIRED_MAX]
         return msgspec.structs.replace(self, generations=(*(each for each in others if each not in gone), new))
+
+    def without_generation(self, name: tuple[str, str, int]) -> Book:
+        return msgspec.structs.replace(self, generations=tuple(each for each in self.generations if each.name != name))
 
     def with_rebuild(self, new: Rebuild) -> Book:
         others = [each for each in self.rebuilds if each.id != new.id]
@@ -109,8 +114,28 @@ class Book(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self,
             generations=tuple(each for each in self.generations if each.view != view or each.is_left),
-            rebuilds=tuple(each if each.view != view or each.is_over else _cancelled(each) for each in self.rebuilds),
+            rebuilds=tuple(
+                each if each.view != view or each.is_over else _cancelled(each, DROPPED) for each in self.rebuilds
+            ),
             held=tuple(each for each in self.held if each.view != view),
+        )
+
+    def without_sink(self, view: str, sink: str, at_s: float) -> Book:
+        """A place that the view is not to be in any more: nothing of it is under way or paused, and what was written
+        there is to be removed."""
+        mine = self.of(view, sink)
+        was_there = [each for each in mine if each.is_left or each.state not in OVER]
+        return msgspec.structs.replace(
+            self,
+            generations=(
+                *(each for each in self.generations if each not in mine),
+                *(each.unwanted(at_s, TAKEN_OFF) for each in was_there),
+            ),
+            rebuilds=tuple(
+                each if (each.view, each.sink) != (view, sink) or each.is_over else _cancelled(each, TAKEN_OFF)
+                for each in self.rebuilds
+            ),
+            held=tuple(each for each in self.held if (each.view, each.sink) != (view, sink)),
         )
 
 
@@ -119,5 +144,5 @@ def _is_own(generation: Generation) -> bool:
     return generation.state is GenerationState.BUILDING and not generation.rebuild
 
 
-def _cancelled(rebuild: Rebuild) -> Rebuild:
-    return msgspec.structs.replace(rebuild, state=RebuildState.CANCELLED, reason="the view was dropped")
+def _cancelled(rebuild: Rebuild, reason: str) -> Rebuild:
+    return msgspec.structs.replace(rebuild, state=RebuildState.CANCELLED, reason=reason)

@@ -91,6 +91,7 @@ class Rebuilder:
     def look(self) -> None:
         """One round. Idempotent when nothing has happened."""
         self.tally.enter_made()
+        self.tally.take_off()
         book = self.keeper.book
         for generation in book.fed():
             rebuild = book.rebuild(generation.rebuild)

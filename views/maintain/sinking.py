@@ -25,7 +25,7 @@ from views.sinks.following import ViewTopic
 from views.sinks.inbox import Delivery
 from views.sinks.lane import Lane, LaneLimits, LaneState, SinkStatus
 from views.sinks.letters import Letters
-from views.sinks.sink import Mark, SinkKind, ViewShape
+from views.sinks.sink import Mark, SinkKind, ViewShape, nameless
 from views.sinks.switching import switch
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Sinking:
         """What was last to be written where: what is left of a view that was dropped is removed by it."""
         self._unfed: dict[tuple[str, str, int], float] = {}
         """Since when what is not shown is not fed."""
+        self._listed: dict[str, frozenset[str]] = {}
+        """By view, the places that it is to be in, as it was last published."""
         self._topic_ids: dict[str, str] = {}
         self._told: Board | None = None
         self._refused: Letters | None = None
@@ -82,10 +84,8 @@ class Sinking:
         """A view that was dropped leaves nothing. What could not be removed is told."""
         self._topic_ids.pop(view, None)
         with self._changing:
-            for key in [key for key in self._paused if key[0] == view]:
-                del self._paused[key]
-                if (shape := self._shapes.get(key)) is not None:
-                    self._lanes[key] = self._made(self.kinds[key[1]], shape, None)
+            self._listed.pop(view, None)
+            self._take_up([key for key in self._paused if key[0] == view])
             return [told for key in list(self._lanes) if key[0] == view and (told := self._remove(key))]
 
     def statuses(self) -> list[SinkStatus]:
@@ -165,6 +165,32 @@ class Sinking:
             written.close()
         return True
 
+    def remove_unwanted(self, view: str, sink: str, number: int) -> bool:
+        """The same where nobody wants the view any more: what readers use there goes as well, and they find none. What
+        is wanted again is asked as always."""
+        kind = self.kinds.get(sink)
+        with self._changing:
+            is_back = (view, sink) in self._lanes or (view, sink) in self._paused
+        if is_back or kind is None:
+            return self.remove(view, sink, number)
+        current = kind.current(self.source.name, view)
+        for each in {number, current or number}:
+            written = kind.open(nameless(self.source.name, view), each)
+            try:
+                written.drop()
+            finally:
+                written.close()
+        if current is not None:
+            kind.switch(self.source.name, view, None)
+        self._board.forget(view, sink)
+        self._letters.forget(view, sink)
+        return True
+
+    def is_unlisted(self, view: str, sink: str) -> bool:
+        """The view is published, and is not to be in that place any more."""
+        with self._changing:  # who takes it off has done what he can by then
+            return sink not in self._listed.get(view, (sink,))
+
     def is_used(self, view: str, sink: str, number: int) -> bool:
         """Readers use it, or the lane that is shown fills it for them."""
         main, kind = self._lanes.get((view, sink)), self.kinds.get(sink)
@@ -228,12 +254,21 @@ class Sinking:
         wanted = [name for name in listed if name in self.kinds and (view, name) not in self._paused]
         shape = group.shape(view, self.source)
         self._shapes |= {(view, name): shape for name in listed if name in self.kinds}
+        self._listed[view] = frozenset(listed)
+        self._take_up([key for key in self._paused if key[0] == view and key[1] not in listed])
         for key in [key for key in self._lanes if key[0] == view]:
             if key[1] not in wanted:
                 self._remove(key)
             elif self._lanes[key].shape != shape:
                 self._lanes.pop(key).stop()
         return [self._lanes.get((view, name)) or self._begin(name, group, view) for name in wanted]
+
+    def _take_up(self, paused: list[tuple[str, str]]) -> None:
+        """They have lanes again, to be removed like others."""
+        for key in paused:
+            del self._paused[key]
+            if (kind := self.kinds.get(key[1])) is not None:
+                self._lanes[key] = self._made(kind, nameless(self.source.name, key[0]), None)
 
     def _begin(self, name: str, group: Group, view: str) -> Lane:
         lane = self._made(self.kinds[name], group.shape(view, self.source), None)
@@ -256,14 +291,16 @@ class Sinking:
         )
 
     def _remove(self, key: tuple[str, str]) -> str:
-        lane = self._lanes.pop(key)
-        sides = [self._sides.pop(name) for name in list(self._sides) if name[:2] == key]
+        lanes = [self._sides.pop(name) for name in list(self._sides) if name[:2] == key]
+        lanes.append(self._lanes.pop(key))
+        for each in lanes:
+            each.stop()  # all of them: nobody writes to a place that cannot be emptied now, or tells of it
+        self._board.forget(*key)
         try:
-            for each in (*sides, lane):
+            for each in lanes:
                 each.drop()
         except HeadwaterError as error:
             return f"{key[1]} of {key[0]}: {error.fact}"
-        self._board.forget(*key)
         self._letters.forget(*key)
         return ""
 

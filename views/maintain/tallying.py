@@ -46,13 +46,28 @@ class Tally:
             return
         if fresh.state is not GenerationState.LIVE:  # a fact, not a move
             live = msgspec.structs.replace(
-                fresh, state=GenerationState.LIVE, since_s=now, reason="", keep_until_s=None, is_left=False
+                fresh,
+                state=GenerationState.LIVE,
+                since_s=now,
+                reason="",
+                keep_until_s=None,
+                is_left=False,
+                is_unwanted=False,
             )
             self._keeper.keep(book.with_generation(live))
         for other in book.outdated(view, sink, number):
             self._let_go(other, GenerationState.RETIRED, f"generation {number} was filled in its place")
 
     # What is over
+
+    def take_off(self) -> None:
+        """Places that a view does not list any more, also one that was paused there."""
+        book = self._keeper.book
+        known = {(each.view, each.sink) for each in book.generations if not each.is_unwanted}
+        known |= {(each.view, each.sink) for each in book.held if each.sink}
+        for view, sink in sorted(known):
+            if self._sinking.is_unlisted(view, sink):
+                self._keeper.keep(self._keeper.book.without_sink(view, sink, time.time()))
 
     def retire(self, generation: Generation, reason: str) -> bool:
         """Whether nothing of it is left already. What readers use is not retired."""
@@ -82,7 +97,11 @@ class Tally:
         if not left or time.monotonic() - self._left_tried_at < LEFT_AGAIN_S:
             return
         for generation in left:
-            if self._is_removed(generation):
+            if not self._is_removed(generation):
+                continue
+            if generation.is_unwanted:
+                self._keeper.keep(self._keeper.book.without_generation(generation.name))
+            else:
                 gone = msgspec.structs.replace(generation, is_left=False)
                 self._keeper.keep(self._keeper.book.with_generation(gone))
         self._left_tried_at = time.monotonic()
@@ -103,6 +122,8 @@ class Tally:
 
     def _is_removed(self, generation: Generation) -> bool:
         try:
+            if generation.is_unwanted:
+                return self._sinking.remove_unwanted(*generation.name)
             return self._sinking.remove(*generation.name)
         except HeadwaterError:  # its place is away
             return False

@@ -35,6 +35,11 @@ class ViewShape:
     """What WITH said in the view's declaration, in lower case."""
 
 
+def nameless(source: str, view: str) -> ViewShape:
+    """Of a view of which nobody knows more: enough to remove what was written of it."""
+    return ViewShape(source, view, (), ())
+
+
 class Change(NamedTuple):
     key: bytes
     """The key's columns as a JSON object: the record's key in the view's topic."""
