@@ -119,7 +119,7 @@ class _Check:
     folder: Path
     kind: SinkKind
 
-    def __call__(self, view: str, sink: str, number: int) -> Checked:
+    def __call__(self, view: str, sink: str, number: int, stop: threading.Event) -> Checked:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
             return apart.submit(self._here, view, number).result()
 

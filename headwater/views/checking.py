@@ -130,15 +130,16 @@ def _detail(view: str, told: Sequence[str], wrong: int) -> str:
     return "; ".join([*told, *([f"which: headwater verify {view} --history --json"] if wrong else [])])
 
 
-def check_apart(view: str, sink: str, number: int) -> Checked:
-    """`headwater verify VIEW --generation N`, with the precedence of the views: whatever serves people goes before."""
-    told = _apart("checked", ["verify", view, "--sink", sink, "--generation", str(number)])
+def check_apart(view: str, sink: str, number: int, stop: threading.Event) -> Checked:
+    """`headwater verify VIEW --generation N`, with the precedence of the views: whatever serves people goes before.
+    Raises ViewError when it cannot be told, also because of `stop`."""
+    told = _apart("checked", ["verify", view, "--sink", sink, "--generation", str(number)], stop=stop)
     return Checked(**told["checked"])
 
 
-def check_computed_apart(view: str, group: str) -> Checked:
+def check_computed_apart(view: str, group: str, stop: threading.Event) -> Checked:
     """The same for what a group has computed and nobody reads yet."""
-    return Checked(**_apart("checked", ["verify", view, "--group", group])["checked"])
+    return Checked(**_apart("checked", ["verify", view, "--group", group], stop=stop)["checked"])
 
 
 def verify_apart(view: str, asking: Asking, niceness: int = 0, stop: threading.Event | None = None) -> bool:

@@ -20,7 +20,7 @@ from headwater.service.verifying import Verifying
 from headwater.settings import Settings
 from headwater.settings.runtime import VerifySettings
 from headwater.views import checking
-from headwater.views.checking import checked, computed_checked, verify_apart
+from headwater.views.checking import check_apart, check_computed_apart, checked, computed_checked, verify_apart
 from headwater.views.compare import Differing, Kind
 from headwater.views.place import Place
 from headwater.views.sampling import Sampler
@@ -235,5 +235,9 @@ def test_a_process_that_verifies_ends_with_who_asked(tmp_path: Path, monkeypatch
     answering(tmp_path, monkeypatch, "exec sleep 600")
     stop = threading.Event()
     stop.set()
+    with pytest.raises(ViewError, match="could not be verified"):
+        check_apart("card", "search", 3, stop)
+    with pytest.raises(ViewError, match="could not be verified"):
+        check_computed_apart("card", "g1", stop)
     with pytest.raises(ViewError, match="could not be verified"):
         verify_apart("card", Asking(Why.SCHEDULE, "t"), stop=stop)

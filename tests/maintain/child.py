@@ -9,6 +9,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,10 +51,10 @@ def main() -> None:
     sinks = {name: kind_at(name, at) for name, at in given["sinks"].items()}
     postgres = PostgresAddress(**given["postgres"])
 
-    def checked(view: str, sink: str, number: int) -> Checked:
+    def checked(view: str, sink: str, number: int, stop: threading.Event) -> Checked:
         return check(postgres, kafka, source, registry, sinks[sink], view, number)
 
-    def compared(view: str, group: str) -> Checked:
+    def compared(view: str, group: str, stop: threading.Event) -> Checked:
         return check_computed(postgres, kafka, source, registry, view, group)
 
     maintainer = Maintainer(

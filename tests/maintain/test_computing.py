@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,7 +59,7 @@ class Bench:
         self.given_up.append((view, applied_at_s))
         return self.can_be_taken_back
 
-    def _compare(self, view: str, group: str) -> Checked:
+    def _compare(self, view: str, group: str, stop: threading.Event) -> Checked:
         self.compared.append((view, group))
         if isinstance(self.verdict, ViewError):
             raise self.verdict

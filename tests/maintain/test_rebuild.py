@@ -89,10 +89,10 @@ def kept(rig: Rig, deployment: Deployment, tmp_path_factory: pytest.TempPathFact
     alerts = AlertKind(capture.postgres, capture.kafka)
     rig.sinks = {**sink_kinds(deployment), warehouse.name: warehouse, alerts.name: alerts}
 
-    def checked(view: str, sink: str, number: int) -> Checked:
+    def checked(view: str, sink: str, number: int, stop: threading.Event) -> Checked:
         return check(capture.postgres, capture.kafka, capture.source, rig.registry, rig.sinks[sink], view, number)
 
-    def compared(view: str, group: str) -> Checked:
+    def compared(view: str, group: str, stop: threading.Event) -> Checked:
         return check_computed(capture.postgres, capture.kafka, capture.source, rig.registry, view, group)
 
     rig.check, rig.compare = checked, compared
@@ -221,7 +221,7 @@ def test_it_waits_for_a_person_who_wants_to_look_first(kept: Rig) -> None:
 def test_one_that_is_not_equal_is_never_shown(kept: Rig) -> None:
     before, honest = current(kept, "cache"), kept.check
     maintainer_check = kept_rebuilder(kept)
-    maintainer_check._check = lambda view, sink, number: Checked(False, 300, 1, detail="one row differs")  # type: ignore[attr-defined]
+    maintainer_check._check = lambda view, sink, number, stop: Checked(False, 300, 1, detail="one row differs")  # type: ignore[attr-defined]
     try:
         failed = rebuilt(kept, "cache")
     finally:

@@ -43,7 +43,7 @@ def main() -> None:
         Group, SimpleNamespace(declared={VIEW: SimpleNamespace(sinks=(kind.name,))}, shape=lambda view, source: whole)
     )
 
-    def check(view: str, sink: str, number: int) -> Checked:
+    def check(view: str, sink: str, number: int, stop: threading.Event) -> Checked:
         opened = kind.open(whole, number)
         try:
             found = verify_sink(sink, opened, store, topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -61,7 +62,7 @@ class Bench:
         self.rebuilder.close()
         self.sinking.close()
 
-    def _check(self, view: str, sink: str, number: int) -> Checked:
+    def _check(self, view: str, sink: str, number: int, stop: threading.Event) -> Checked:
         self.checks += 1
         return self.checked
 

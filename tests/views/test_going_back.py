@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import cast
 import pytest
 
 from cdc.errors import SinkUnavailable
+from tests.waiting import eventually
 from views.generation import Generation, GenerationState
 from views.maintain.booking import BookKeeper
 from views.maintain.going_back import chosen, entry
@@ -21,6 +23,7 @@ from views.maintain.registry import Registry
 from views.maintain.sinking import Sinking
 from views.rebuild import Checked, Origin, Rebuild, RebuildState, Stage
 
+AWAY = SinkUnavailable("Postgres does not answer", detail="it is starting")
 NOW_S = 2_000_000_000.0
 SINKS = ("cache", "search", "warehouse")
 
@@ -78,11 +81,16 @@ class Bench:
                 generation = Generation("cards", sink, number, state, NOW_S, keep_until_s=NOW_S * 2)
                 self.keeper.keep(self.keeper.book.with_generation(generation))
         self.verdicts: list[Checked | Exception] = []
+        self.never_ends: set[str] = set()
+        """Sinks whose comparison goes on until it is stopped."""
         self.rebuilder = Rebuilder(self.keeper, cast(Sinking, self.places), {}.get, self._check, keep_s=NOW_S)
         self.orders = Orders(folder)
         self.obeying = Obeying(self.orders, self.keeper, self.rebuilder)
 
-    def _check(self, view: str, sink: str, number: int) -> Checked:
+    def _check(self, view: str, sink: str, number: int, stop: threading.Event) -> Checked:
+        if sink in self.never_ends:
+            assert stop.wait(90)
+            raise AWAY
         verdict = self.verdicts.pop(0)
         if isinstance(verdict, Exception):
             raise verdict
@@ -130,11 +138,17 @@ class Bench:
         assert found is not None
         return found
 
+    def looks(self, id_: str, reason: str, state: RebuildState | None = None) -> None:
+        self.obeying.look()
+        found = self.keeper.book.rebuild(id_)
+        assert found is not None
+        assert (found.reason, found.state) == (reason, state or found.state)
+
     def look(self, times: int = 20) -> None:
         for _ in range(times):
             self.obeying.look()
-            for check in list(self.rebuilder._checks.values()):
-                check.exception(10)
+            for asked in list(self.rebuilder._checks._asked.values()):
+                asked.future.exception(10)
 
 
 @pytest.fixture
@@ -292,8 +306,6 @@ def test_who_has_just_started_goes_over_as_soon_as_there_is_a_lane(bench: Bench)
 
 # Before that: verified
 
-AWAY = SinkUnavailable("Postgres does not answer", detail="it is starting")
-
 
 def test_a_check_that_cannot_be_made_is_no_verdict(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.verdicts = [AWAY] * 6 + [Checked(True, 3)]
@@ -328,6 +340,34 @@ def test_a_verdict_that_it_differs_ends_it(bench: Bench) -> None:
     bench.begun(Stage.VERIFY)
     bench.look()
     assert (bench.rebuild().state, bench.places.removed) == (RebuildState.FAILED, [("cache", 3)])
+
+
+# One after the other
+
+
+@pytest.mark.parametrize("verb", [Verb.PAUSE, Verb.CANCEL])
+def test_a_comparison_that_nobody_waits_for_keeps_no_other_waiting(bench: Bench, verb: Verb) -> None:
+    bench.never_ends, bench.verdicts = {"cache"}, [Checked(True, 3)]
+    bench.begun(Stage.VERIFY)
+    bench.obeying.look()
+    bench.keeper.keep(
+        bench.keeper.book.with_generation(Generation("cards", "search", 3, GenerationState.CATCHING_UP, 1.0))
+    )
+    bench.keeper.put(Rebuild("r2", "cards", "search", 3, Origin.TOPIC, 2.0, stage=Stage.VERIFY))
+    eventually(lambda: bench.looks("r2", "waits until the cache of cards (rebuild r1) is compared"))
+    bench.told(verb)
+    eventually(lambda: bench.looks("r2", ""))
+    eventually(lambda: bench.looks("r2", "", RebuildState.DONE))
+    assert bench.places.shows == {"cache": 2, "search": 3, "warehouse": 2}
+
+
+def test_who_closes_waits_for_no_comparison(bench: Bench) -> None:
+    bench.never_ends = {"cache"}
+    bench.begun(Stage.VERIFY)
+    bench.obeying.look()
+    (asked,) = bench.rebuilder._checks._asked.values()
+    bench.rebuilder.close()
+    assert asked.stop.is_set()
 
 
 # Again, because that was long ago

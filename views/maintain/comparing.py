@@ -8,6 +8,7 @@ The verdict is in the book, with each rebuild that waits for the same computatio
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -18,11 +19,12 @@ from views.maintain.book import Book
 from views.rebuild import Checked, Rebuild, RebuildState, Stage
 
 COMPARED: Final = "what was computed is compared with Postgres"
-Compare = Callable[[str, str], Checked]
-"""Compares what a group has computed of a view, and nobody reads, with its SQL: (view, group)."""
+Compare = Callable[[str, str, threading.Event], Checked]
+"""Compares what a group has computed of a view, and nobody reads, with its SQL: (view, group, stop). Ends with
+`stop`."""
 
 
-def no_compare(view: str, group: str) -> Checked:
+def no_compare(view: str, group: str, stop: threading.Event) -> Checked:
     raise ViewError("nobody can compare here", detail=f"{view}, as group {group} has it", hint="headwater up")
 
 

@@ -8,10 +8,12 @@ place, verification begins anew, and a switch finds that it was made. So whoever
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -19,6 +21,7 @@ import msgspec
 from cdc.errors import HeadwaterError, SinkError, SinkUnavailable, ViewError
 from views.generation import Generation, GenerationState
 from views.maintain.booking import BookKeeper
+from views.maintain.checks import Checks
 from views.maintain.comparing import COMPARED, Compare, asked_for, no_compare, switched, with_verdict
 from views.maintain.failpoints import reached
 from views.maintain.going_back import is_rollback
@@ -39,8 +42,10 @@ CHECKING_S_MAX: Final = 3600.0
 VERDICT_S_MAX: Final = 300.0
 """A generation that was verified longer ago is verified again before readers are switched to it."""
 
-Check = Callable[[str, str, int], Checked]
-"""Compares a generation with its view, and the view with its source: (view, sink, number)."""
+QUEUED: Final = "waits until "
+
+Check = Callable[[str, str, int, threading.Event], Checked]
+"""Compares a generation with its view, and the view with its source: (view, sink, number, stop). Ends with `stop`."""
 _ = GenerationState
 
 
@@ -61,7 +66,7 @@ class Computing:
     compare: Compare = no_compare
 
 
-def no_check(view: str, sink: str, number: int) -> Checked:
+def no_check(view: str, sink: str, number: int, stop: threading.Event) -> Checked:
     raise SinkError(
         "nobody can verify here", detail=f"generation {number} of the {sink} of {view}", hint="headwater up"
     )
@@ -83,10 +88,9 @@ class Rebuilder:
         self.tally = Tally(keeper, sinking)
         self._view, self._check, self._keep_s = view, check, keep_s
         self._computing = computing or Computing()
-        self._checks: dict[str, Future[Checked]] = {}
+        self._checks = Checks()
         self._progress = RebuildProgress(self._computing.rows)
         self._tries = Tries()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="check")
 
     def look(self) -> None:
         """One round. Idempotent when nothing has happened."""
@@ -97,13 +101,15 @@ class Rebuilder:
             rebuild = book.rebuild(generation.rebuild)
             if rebuild is None or rebuild.state is not RebuildState.PAUSED:
                 self.sinking.side(*generation.name)
-        for rebuild in [each for each in book.rebuilds if each.state is RebuildState.RUNNING]:
+        running = [each for each in book.rebuilds if each.state is RebuildState.RUNNING]
+        self._checks.only([self._compared_as(each) for each in running])
+        for rebuild in running:
             self._step(rebuild)
         self.tally.retire_old()
         self.tally.remove_left()
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._checks.close()
 
     # Stages
 
@@ -145,14 +151,12 @@ class Rebuilder:
 
     def _compare(self, rebuild: Rebuild, group: str) -> None:
         """Once for all that wait for it. Then it is shown, and noted as live."""
-        name = f"{rebuild.view} {group}"
-        if name not in self._checks:
-            self._checks[name] = self._pool.submit(self._computing.compare, rebuild.view, group)
-            self.keeper.put(msgspec.structs.replace(rebuild, reason=COMPARED))
+        compare = partial(self._computing.compare, rebuild.view, group)
+        ended = self._checks.ended(self._compared_as(rebuild), f"{rebuild.view} as it was computed", compare)
+        if ended is None:
+            self._queued(rebuild, COMPARED)
             return
-        if not self._checks[name].done():
-            return
-        found = self._checked(rebuild, self._checks.pop(name))
+        found = self._checked(rebuild, ended)
         if found is None:
             return
         self._tries.forget(rebuild.id)
@@ -203,14 +207,13 @@ class Rebuilder:
             self._stands(rebuild, lane.status.reason)
 
     def _verify(self, rebuild: Rebuild) -> None:
-        under_way = self._checks.get(rebuild.id)
-        if under_way is None:
-            self._checks[rebuild.id] = self._pool.submit(self._check, rebuild.view, rebuild.sink, rebuild.number)
+        check = partial(self._check, rebuild.view, rebuild.sink, rebuild.number)
+        what = f"the {rebuild.sink} of {rebuild.view} (rebuild {rebuild.id})"
+        ended = self._checks.ended(self._compared_as(rebuild), what, check)
+        if ended is None:
+            self._queued(rebuild)
             return
-        if not under_way.done():
-            return
-        del self._checks[rebuild.id]
-        checked = self._checked(rebuild, under_way)
+        checked = self._checked(rebuild, ended)
         if checked is None:
             return
         self._tries.forget(rebuild.id)
@@ -221,6 +224,20 @@ class Rebuilder:
         self.keeper.move(rebuild, _.VERIFIED)
         state = RebuildState.RUNNING if rebuild.switches else RebuildState.READY
         self.keeper.enter(msgspec.structs.replace(rebuild, state=state), Stage.SWITCH)
+
+    def _compared_as(self, rebuild: Rebuild) -> str:
+        """What was computed is compared once for all that wait for it."""
+        if rebuild.stage is not Stage.COMPUTE:
+            return rebuild.id
+        status = self._view(rebuild.view)
+        return f"{rebuild.view} {status.group if status else ''}"
+
+    def _queued(self, rebuild: Rebuild, begun: str = "") -> None:
+        """Says whose comparison it waits for, until its own has begun."""
+        before = self._checks.before(self._compared_as(rebuild))
+        if before or begun or rebuild.reason.startswith(QUEUED):
+            reason = f"{QUEUED}{before} is compared" if before else begun
+            self.keeper.put(msgspec.structs.replace(rebuild, reason=reason))
 
     def _checked(self, rebuild: Rebuild, ended: Future[Checked]) -> Checked | None:
         """None when it could not be made. That is no verdict: nothing is thrown away for it."""
@@ -317,7 +334,6 @@ class Rebuilder:
                 f"readers of the {rebuild.sink} of {rebuild.view} use generation {rebuild.number} already",
                 hint=f"headwater rollback {rebuild.view} --sink {rebuild.sink}",
             )
-        self._checks.pop(rebuild.id, None)
         if is_rollback(rebuild):
             self.keeper.end(rebuild, RebuildState.CANCELLED)
             return f"readers stay where they are, and generation {rebuild.number} is kept"
@@ -335,7 +351,6 @@ class Rebuilder:
 
     def pause(self, rebuild: Rebuild, why: str = "") -> str:
         """What goes on nevertheless. What is being compared is compared again afterwards: a verdict does not wait."""
-        self._checks.pop(rebuild.id, None)
         self._stands(msgspec.structs.replace(rebuild, state=RebuildState.PAUSED), why)
         self.keeper.flush()
         self.sinking.leave(rebuild.view, rebuild.sink, rebuild.number)
