@@ -47,6 +47,8 @@ class Bench:
             is_unlisted=lambda *name: False,
         )
         self.compared: list[tuple[str, str]] = []
+        self.may_end = threading.Event()
+        self.may_end.set()
         self.verdict: Checked | ViewError = Checked(True, 7)
         computing = Computing(lambda view: (30, 120), self._take_back, self.gone_on.append, compare=self._compare)
         self.keeper = BookKeeper(self.registry)
@@ -61,6 +63,7 @@ class Bench:
 
     def _compare(self, view: str, group: str, stop: threading.Event) -> Checked:
         self.compared.append((view, group))
+        assert self.may_end.wait(30)
         if isinstance(self.verdict, ViewError):
             raise self.verdict
         return self.verdict
@@ -167,7 +170,11 @@ def test_what_was_computed_is_shown_when_it_was_compared(bench: Bench) -> None:
     bench.obeying.look()
     assert (bench.compared, bench.may_be_shown) == ([], False)
     bench.is_computed()
+    bench.may_end.clear()
+    bench.obeying.look()
+    bench.may_end.set()
     bench.until(lambda: bench.may_be_shown)
+    assert [each.computed for each in bench.keeper.book.rebuilds] == [Checked(True, 7)] * 2
     assert bench.compared == [("v", "new")]
     assert {bench.found(id_).stage for id_ in (one, other)} == {Stage.COMPUTE}
     bench.status = ViewStatus(ViewState.LIVE, "new", AT_S, serving="new")

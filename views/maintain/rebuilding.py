@@ -103,8 +103,9 @@ class Rebuilder:
                 self.sinking.side(*generation.name)
         running = [each for each in book.rebuilds if each.state is RebuildState.RUNNING]
         self._checks.only([self._compared_as(each) for each in running])
-        for rebuild in running:
-            self._step(rebuild)
+        for rebuild in map(self.keeper.known, running):
+            if rebuild.state is RebuildState.RUNNING:  # one before it may have decided for it as well
+                self._step(rebuild)
         self.tally.retire_old()
         self.tally.remove_left()
 
