@@ -111,6 +111,7 @@ def erase(
             detail="whatever is erased before they are gone would come again",
             hint="delete them, then erase by --key; or --delete-source",
         )
+    require_removed(place)
     require_going(place, now=now)
     report("source")
     deleted = delete_rows(conn, person) if person.rows_in_source else 0
@@ -141,6 +142,19 @@ def _erase_rest(
     counts = [0, *(holder.count() for holder in everywhere)]
     lines = [line.checked(found) for line, found in zip(done, counts, strict=True)]
     return replace(_receipt(person, lines), at=datetime.now(UTC))
+
+
+def require_removed(place: Place) -> None:
+    """Raises, before anything is erased, while something is written somewhere that nobody feeds any more: it would keep
+    the rows, and no second look finds it."""
+    left = sorted(each.name for each in place.registry.book().left())
+    if left:
+        told = [f"generation {number} of the {sink} of {view}" for view, sink, number in left]
+        raise ViewError(
+            "not everything that is over could be removed yet",
+            detail=f"{'; '.join(told)}: it may hold their rows. Nothing was erased",
+            hint="headwater views; it is removed as soon as its place can be asked: erase again then",
+        )
 
 
 def require_going(place: Place, *, now: bool = False) -> None:

@@ -119,6 +119,18 @@ def test_nothing_is_deleted_while_somebody_would_not_get_on(
     assert deleted == []
 
 
+def test_nothing_is_deleted_while_what_is_over_could_not_be_removed(
+    monkeypatch: pytest.MonkeyPatch, deleted: list[Person]
+) -> None:
+    where = place(monkeypatch, ViewState.LIVE, LaneState.RIDING, Mark("t", 5))
+    left = Generation("dropped", "search", 2, GenerationState.LIVE, 1.0).unwanted(2.0, "the view was dropped")
+    where.registry.book = lambda: Book((left,))
+    with pytest.raises(ViewError, match="could be removed yet") as caught:
+        erasing.erase(where, ADA, None, delete_source=True)  # type: ignore[arg-type]
+    assert caught.value.detail.startswith("generation 2 of the search of dropped")
+    assert deleted == []
+
+
 def test_a_view_that_waits_for_its_review_is_in_the_way_of_the_log_only(monkeypatch: pytest.MonkeyPatch) -> None:
     where = place(monkeypatch, ViewState.READY, LaneState.RIDING, Mark("t", 5))
     erasing.require_going(where)

@@ -22,8 +22,9 @@ from views.maintain.obeying import Obeying
 from views.maintain.orders import Orders
 from views.maintain.publisher import Frontier, Published
 from views.maintain.rebuilding import Rebuilder
-from views.maintain.registry import Registry
+from views.maintain.registry import Registry, Wanted
 from views.maintain.sinking import Sinking
+from views.maintain.wanting import Wanting
 from views.rebuild import Origin, Rebuild, RebuildState
 from views.sinks.lane import Lane, LaneState, SinkStatus
 from views.sinks.letters import Letters, NoLetters
@@ -38,7 +39,7 @@ def test_what_is_still_to_be_removed_is_never_forgotten() -> None:
         book = book.with_generation(Generation("cards", "search", number, GenerationState.RETIRED, LONG_AGO_S))
     assert book.left() == [left]
     assert len(book.generations) == RETIRED_MAX + 2
-    assert book.without_view("cards").generations == (left,)
+    assert [(each.number, each.is_left) for each in book.without_view("cards", 2.0).generations] == [(1, True)]
 
 
 def test_it_is_known_since_when_what_is_not_shown_is_not_fed() -> None:
@@ -63,7 +64,7 @@ def test_it_is_known_since_when_what_is_not_shown_is_not_fed() -> None:
     assert lane.comes_to(LaneState.FOLLOWING).stale == "", "a moment behind"
 
 
-# Taken off
+# Taken off, or dropped
 
 
 @dataclass
@@ -100,6 +101,17 @@ class Bench:
         group = SimpleNamespace(declared=declared, shape=lambda view, source: shape(source.name))
         news = Published(Frontier("items", 1, 1, "0/1", None, 1, "", 0), 0, None, 0)
         self.sinking.published(cast(Group, group), [news])
+
+    def nothing_wanted(self) -> None:
+        wanting = SimpleNamespace(showing=Mock(unreviewed=set()), views={}, rebuilder=self.rebuilder)
+        assert Wanting.apply(cast(Wanting, wanting), Wanted({}))
+
+    def dropped(self) -> None:
+        self.rebuilder.forget("items", self.sinking.forget("items"))
+
+    @property
+    def problem(self) -> str:
+        return Wanting.problem.fget(SimpleNamespace(rebuilder=self.rebuilder))  # type: ignore[attr-defined]
 
     @property
     def is_nothing_left(self) -> bool:
@@ -158,3 +170,44 @@ def test_one_that_is_wanted_again_keeps_what_readers_use(bench: Bench) -> None:
     bench.place.is_down = False
     bench.obeying.look()
     assert (bench.place.pointers, set(bench.place.rows)) == ({"items": 2}, {("items", 2)})
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_view_that_is_dropped_leaves_nothing_at_once(bench: Bench, is_paused: bool) -> None:
+    bench.published("memory")
+    if is_paused:
+        bench.sinking.hold("items", "memory", "paused", LONG_AGO_S)
+    bench.dropped()
+    assert bench.is_nothing_left
+    assert bench.problem == ""
+
+
+def test_what_is_in_the_book_of_a_view_that_nobody_knows_is_removed(bench: Bench) -> None:
+    """Who dropped it was cut off, or could not remove it and noted no more than that."""
+    left = Generation("items", "memory", 1, GenerationState.RETIRED, LONG_AGO_S, is_left=True)
+    bench.keeper.keep(bench.keeper.book.with_generation(left))
+    bench.stop()
+    bench.start()
+    bench.obeying.look()
+    assert bench.place.pointers == {"items": 2}, "nobody said that it is not wanted"
+    bench.nothing_wanted()
+    bench.obeying.look()
+    assert bench.is_nothing_left
+
+
+@pytest.mark.parametrize("is_fed", [False, True])
+def test_a_view_that_is_dropped_while_its_place_is_away_is_removed_later(bench: Bench, is_fed: bool) -> None:
+    """Also by who has just started, and knows of it by the book alone."""
+    bench.place.is_down = True
+    if is_fed:
+        bench.published("memory")
+    bench.dropped()
+    bench.obeying.look()
+    assert bench.problem == "the memory of items could not be removed yet: it is tried again"
+    assert bench.place.pointers == {"items": 2}
+    bench.stop()
+    bench.start()
+    bench.place.is_down = False
+    bench.obeying.look()
+    assert bench.is_nothing_left
+    assert bench.problem == ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -109,33 +109,27 @@ class Book(msgspec.Struct, frozen=True):
         others = [each for each in self.answers if each.id != answer.id]
         return msgspec.structs.replace(self, answers=(*others[-ANSWERS_MAX:], answer))
 
-    def without_view(self, view: str) -> Book:
-        """A view that was dropped leaves nothing under way, and only those generations that are still to be removed."""
-        return msgspec.structs.replace(
-            self,
-            generations=tuple(each for each in self.generations if each.view != view or each.is_left),
-            rebuilds=tuple(
-                each if each.view != view or each.is_over else _cancelled(each, DROPPED) for each in self.rebuilds
-            ),
-            held=tuple(each for each in self.held if each.view != view),
-        )
+    def without_view(self, view: str, at_s: float) -> Book:
+        """A view that was dropped leaves nothing under way or paused, and only those generations that are still to be
+        removed."""
+        return self._without(lambda each: each.view == view, at_s, DROPPED)
 
     def without_sink(self, view: str, sink: str, at_s: float) -> Book:
-        """A place that the view is not to be in any more: nothing of it is under way or paused, and what was written
-        there is to be removed."""
-        mine = self.of(view, sink)
-        was_there = [each for each in mine if each.is_left or each.state not in OVER]
+        """The same of a place that the view is not to be in any more."""
+        return self._without(lambda each: (each.view, each.sink) == (view, sink), at_s, TAKEN_OFF)
+
+    def _without(self, is_gone: Callable[[Generation | Rebuild | Held], bool], at_s: float, reason: str) -> Book:
+        was_there = [each for each in self.generations if is_gone(each) and (each.is_left or each.state not in OVER)]
         return msgspec.structs.replace(
             self,
             generations=(
-                *(each for each in self.generations if each not in mine),
-                *(each.unwanted(at_s, TAKEN_OFF) for each in was_there),
+                *(each for each in self.generations if not is_gone(each)),
+                *(each.unwanted(at_s, reason) for each in was_there),
             ),
             rebuilds=tuple(
-                each if (each.view, each.sink) != (view, sink) or each.is_over else _cancelled(each, TAKEN_OFF)
-                for each in self.rebuilds
+                _cancelled(each, reason) if is_gone(each) and not each.is_over else each for each in self.rebuilds
             ),
-            held=tuple(each for each in self.held if (each.view, each.sink) != (view, sink)),
+            held=tuple(each for each in self.held if not is_gone(each)),
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -389,7 +389,9 @@ class Rebuilder:
         found = self._of(rebuild.view, rebuild.applied_at_s)
         return [each for each in found if each.id != rebuild.id and not each.is_over]
 
-    def forget(self, view: str) -> None:
-        """A view that was dropped: its lanes are gone already."""
+    def forget(self, view: str, emptied: Collection[str]) -> None:
+        """A view that was dropped: its lanes are gone already. What is left in places that could not be `emptied` is
+        removed later."""
         with self.keeper.lock:
-            self.keeper.keep(self.keeper.book.without_view(view))
+            self.keeper.keep(self.keeper.book.without_view(view, time.time()))
+            self.tally.remove_dropped(view, emptied)

@@ -54,7 +54,7 @@ class Sinking:
         self._sides: dict[tuple[str, str, int], Lane] = {}
         self._paused: dict[tuple[str, str], SinkStatus] = {}
         self._shapes: dict[tuple[str, str], ViewShape] = {}
-        """What was last to be written where: what is left of a view that was dropped is removed by it."""
+        """What was last to be written where: what is over there is removed by it."""
         self._unfed: dict[tuple[str, str, int], float] = {}
         """Since when what is not shown is not fed."""
         self._listed: dict[str, frozenset[str]] = {}
@@ -81,12 +81,12 @@ class Sinking:
                 lane.offer(delivery)
 
     def forget(self, view: str) -> list[str]:
-        """A view that was dropped leaves nothing. What could not be removed is told."""
+        """A view that was dropped is not written anywhere any more. The places that could be emptied."""
         self._topic_ids.pop(view, None)
         with self._changing:
             self._listed.pop(view, None)
             self._take_up([key for key in self._paused if key[0] == view])
-            return [told for key in list(self._lanes) if key[0] == view and (told := self._remove(key))]
+            return [key[1] for key in list(self._lanes) if key[0] == view and self._remove(key)]
 
     def statuses(self) -> list[SinkStatus]:
         """Of what readers use."""
@@ -290,7 +290,8 @@ class Sinking:
             piece=self.piece,
         )
 
-    def _remove(self, key: tuple[str, str]) -> str:
+    def _remove(self, key: tuple[str, str]) -> bool:
+        """Whether its place could be emptied. What is left is in the book (`remove_unwanted`)."""
         lanes = [self._sides.pop(name) for name in list(self._sides) if name[:2] == key]
         lanes.append(self._lanes.pop(key))
         for each in lanes:
@@ -299,10 +300,10 @@ class Sinking:
         try:
             for each in lanes:
                 each.drop()
-        except HeadwaterError as error:
-            return f"{key[1]} of {key[0]}: {error.fact}"
+        except HeadwaterError:
+            return False
         self._letters.forget(*key)
-        return ""
+        return True
 
     @property
     def _board(self) -> Board:

@@ -8,6 +8,7 @@ What cannot be removed, because its place is away, is left in the book as such, 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -92,10 +93,22 @@ class Tally:
         if generation is not None:
             self._let_go(generation, state, reason)
 
+    def views(self) -> set[str]:
+        """Those of which something is written that is not to be removed altogether."""
+        return {each.view for each in self._keeper.book.generations if not each.is_unwanted}
+
     def remove_left(self) -> None:
         left = self._keeper.book.left()
         if not left or time.monotonic() - self._left_tried_at < LEFT_AGAIN_S:
             return
+        self._remove(left)
+        self._left_tried_at = time.monotonic()
+
+    def remove_dropped(self, view: str, sinks: Collection[str]) -> None:
+        """What is left of the view in places that are there."""
+        self._remove([each for each in self._keeper.book.left() if each.view == view and each.sink in sinks])
+
+    def _remove(self, left: Iterable[Generation]) -> None:
         for generation in left:
             if not self._is_removed(generation):
                 continue
@@ -104,7 +117,6 @@ class Tally:
             else:
                 gone = msgspec.structs.replace(generation, is_left=False)
                 self._keeper.keep(self._keeper.book.with_generation(gone))
-        self._left_tried_at = time.monotonic()
 
     def is_used(self, view: str, sink: str, number: int) -> bool:
         """A place that is away cannot say; what readers use there is never removed all the same."""

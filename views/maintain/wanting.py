@@ -57,14 +57,21 @@ class Wanting:
     retire: Callable[[str], None]
     """Lets go of a group, if no view needs it any more."""
     note: Callable[[], None]
-    problem: str = ""
-    """What could not be removed of a view that was dropped."""
+
+    @property
+    def problem(self) -> str:
+        """What could not be removed yet where nobody wants a view any more."""
+        left = {(each.view, each.sink) for each in self.rebuilder.keeper.book.left() if each.is_unwanted}
+        told = [f"the {sink} of {view} could not be removed yet: it is tried again" for view, sink in sorted(left)]
+        return "; ".join(told)
 
     def apply(self, wanted: Wanted) -> bool:
         """Whether there is nothing left to be tried again."""
         self.showing.expect(wanted)
         for gone in [name for name in self.views if name not in wanted.views]:
             self._drop(gone)
+        for gone in self.rebuilder.tally.views() - wanted.views.keys():  # who dropped it was cut off
+            self.rebuilder.forget(gone, ())
         fresh: dict[str, dict[str, WantedView]] = {}
         undone = set[str]()
         for name, view in wanted.views.items():
@@ -244,8 +251,7 @@ class Wanting:
         for runner in runners[:1]:
             runner.forget(view)
         delete_topic(self.kafka, view_topic(self.source, view))
-        self.problem = "; ".join(self.sinking.forget(view)) or self.problem
-        self.rebuilder.forget(view)
+        self.rebuilder.forget(view, self.sinking.forget(view))
         self.pauses.forget(view)
         for runner in runners:
             self.retire(runner.group.spec.id)
