@@ -13,7 +13,7 @@ from typing import Final
 
 from cdc.errors import ViewError
 from headwater.rebuild_plans import require_beginning
-from headwater.views.apply import apply_again, go_back, nobody, read_anew, require_decided, wait
+from headwater.views.apply import apply_again, changed_since, go_back, nobody, read_anew, require_decided, wait
 from headwater.views.place import Place
 from views.generation import Generation, GenerationState
 from views.maintain.book import Book
@@ -101,16 +101,18 @@ class Moved:
     """Of which sinks, and why."""
 
 
-def switch(place: Place, view: str, sink: str = "", by: str = "") -> Moved:
-    return _moved(place, Order(Verb.SWITCH, view, sink, by=by))
+def switch(place: Place, view: str, sink: str = "", by: str = "", number: int | None = None) -> Moved:
+    """To the generation of that number, if it is named: to no other, and not twice."""
+    return _moved(place, Order(Verb.SWITCH, view, sink, by=by, number=number))
 
 
-def rollback(place: Place, view: str, sink: str = "", by: str = "") -> Moved:
-    """To what readers left last: the definition of the view, or generations of its sinks."""
+def rollback(place: Place, view: str, sink: str = "", by: str = "", number: int | None = None) -> Moved:
+    """To what readers left last: the definition of the view, or generations of its sinks. Of a sink a number may be
+    named, as for a switch."""
     standby = standing_by(place, view)
     if not sink and standby is not None and standby.since_s > _left_at_s(book(place), view):
         return Moved(restore(place, view))
-    return _moved(place, Order(Verb.ROLLBACK, view, sink, by=by))
+    return _moved(place, Order(Verb.ROLLBACK, view, sink, by=by, number=number))
 
 
 def _moved(place: Place, order: Order) -> Moved:
@@ -122,10 +124,15 @@ def _moved(place: Place, order: Order) -> Moved:
     return Moved(", ".join(went), answer.sinks, refusal(answer))
 
 
-def restore(place: Place, view: str) -> str:
-    """Readers get the definition again that they left last, as soon as what was kept fed is at their position."""
+def restore(place: Place, view: str, group: str = "") -> str:
+    """Readers get the definition again that they left last, as soon as what was kept fed is at their position. Who
+    names its group means no other, and asks once."""
     require_kept(place)
+    if group and _is_asked_for(place, view, group):
+        return f"readers of {view} go back to that definition already"
     standby = standing_by(place, view)
+    if group and (standby is None or standby.group != group):
+        raise changed_since(view, "the definition that was to come back is not the one that readers left last")
     if standby is None:
         raise ViewError(
             f"no earlier definition of {view} is kept",
@@ -140,6 +147,15 @@ def restore(place: Place, view: str) -> str:
         if time.monotonic() > deadline:
             return f"readers of {view} get the definition again that they left, once it is computed"
     return f"readers of {view} have the definition again that they left"
+
+
+def _is_asked_for(place: Place, view: str, group: str) -> bool:
+    """Whether that definition is wanted again, and has not failed to come."""
+    wanted, status = place.registry.wanted().views.get(view), place.registry.state().views.get(view)
+    if wanted is None or wanted.goes_back_to != group:
+        return False
+    is_known = status is not None and status.applied_at_s == wanted.applied_at_s
+    return not (is_known and status and (status.failed or status.state is ViewState.PAUSED))
 
 
 def standing_by(place: Place, view: str) -> Standby | None:

@@ -124,6 +124,7 @@ def review_values(console: Console, view: str, form_token: str) -> dict[str, Any
         "is_ready": is_ready,
         "review": known.review or Review() if is_ready and known else None,
         "question": questions.of_view,
+        "applied_at_s": wanted.applied_at_s if wanted else 0.0,
         "difference": difference(wanted.previous.text, wanted.text) if wanted and wanted.previous else [],
     }
 

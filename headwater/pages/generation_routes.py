@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _CONTROLS: Final[Mapping[str, Verb]] = {"hold": Verb.PAUSE, "go on": Verb.RESUME, "cancel": Verb.CANCEL}
 """Of a rebuild that is under way."""
 _DECISIONS: Final = ("approve", "reject")
+DIGITS_MAX: Final = 9
 _MOVES: Final[Mapping[str, Callable[..., rebuilds.Moved]]] = {"switch": rebuilds.switch, "rollback": rebuilds.rollback}
 
 
@@ -100,11 +101,12 @@ def _deed(console: Console, session: Session, view: str, form: Form) -> tuple[st
         verb = _CONTROLS[asked]
         return f"rebuild {verb}", lambda _: rebuilds.control(place, verb, form.value("rebuild"), by)
     if asked in _MOVES:
-        return asked, lambda action: _moved(action, _MOVES[asked](place, view, sink, by))
+        number = _number(form)
+        return asked, lambda action: _moved(action, _MOVES[asked](place, view, sink, by, number))
     if asked == "restore":
-        return "rollback", lambda _: rebuilds.restore(place, view)
-    if asked == "retire" and form.value("number").isdecimal():
-        return "generation retire", lambda _: rebuilds.retire(place, view, sink, int(form.value("number")), by)
+        return "rollback", lambda _: rebuilds.restore(place, view, form.value("group"))
+    if asked == "retire" and (retired := _number(form)) is not None:
+        return "generation retire", lambda _: rebuilds.retire(place, view, sink, retired, by)
     if asked == "pause":
         return "pause", lambda _: rebuilds.pause(place, [view, *form.values("with")], sink, by)
     if asked == "resume":
@@ -114,7 +116,8 @@ def _deed(console: Console, session: Session, view: str, form: Form) -> tuple[st
     if asked == "repair":
         return "repair begin", lambda _: _repair(console, session, view)
     if asked in _DECISIONS:
-        return f"apply {asked}", lambda _: _decide(console, view, approve=asked == "approve")
+        seen = _seen(view, form)
+        return f"apply {asked}", lambda _: _decide(console, view, seen, approve=asked == "approve")
     raise ConfigurationError(f"there is no such thing to do: {asked!r}", hint="open the page again")
 
 
@@ -125,8 +128,27 @@ def _moved(action: Action, found: rebuilds.Moved) -> str:
     return found.done
 
 
-def _decide(console: Console, view: str, *, approve: bool) -> str:
-    decide(console.place.registry, [view], approve=approve)
+def _number(form: Form) -> int | None:
+    """Of the generation that the page showed."""
+    text = form.value("number")
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > DIGITS_MAX:
+        raise ConfigurationError(f"there is no generation {text[:40]}", hint="open the page again")
+    return int(text)
+
+
+def _seen(view: str, form: Form) -> dict[str, float]:
+    """Which application of the view the page showed."""
+    text = form.value("applied_at_s")
+    try:
+        return {view: float(text)} if text else {}
+    except ValueError:
+        raise ConfigurationError(f"{text[:40]!r} is no moment", hint="open the page again") from None
+
+
+def _decide(console: Console, view: str, seen: Mapping[str, float], *, approve: bool) -> str:
+    decide(console.place.registry, [view], approve=approve, seen=seen)
     return f"readers go over to the new {view}" if approve else f"readers stay with {view} as it was"
 
 

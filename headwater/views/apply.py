@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -237,13 +238,18 @@ def require_decided(wanted: Wanted, views: Iterable[str]) -> None:
             )
 
 
-def decide(registry: Registry, views: Collection[str], *, approve: bool) -> Applied:
-    """Shows views that wait for somebody to look, or takes them back. Raises ViewError for one that does not wait."""
+def decide(
+    registry: Registry, views: Collection[str], *, approve: bool, seen: Mapping[str, float] = MappingProxyType({})
+) -> Applied:
+    """Shows views that wait for somebody to look, or takes them back. `seen` are applications (applied_at_s) that
+    somebody looked at, by view. Raises ViewError for one that does not wait, or is another by now."""
     wanted, state = registry.wanted(), registry.state()
     for name in views:
         known = wanted.views.get(name)
         if known is None or known.is_reviewed:
             raise ViewError(f"view {name} does not wait for a decision", hint="headwater apply --review")
+        if known.applied_at_s != seen.get(name, known.applied_at_s):
+            raise changed_since(name, "its definition was applied again")
         status = state.views.get(name)
         if approve and (status is None or status.state is not ViewState.READY):
             raise ViewError(
@@ -255,6 +261,10 @@ def decide(registry: Registry, views: Collection[str], *, approve: bool) -> Appl
     registry.want(Wanted({**wanted.views, **decided}))
     at_s = next(iter(decided.values())).applied_at_s
     return Applied(tuple(views), (), next(iter(decided.values())).batch, at_s)
+
+
+def changed_since(view: str, detail: str) -> ViewError:
+    return ViewError(f"view {view} changed since you looked", detail=detail, hint="load the page again")
 
 
 def _decided(view: WantedView, *, approve: bool) -> WantedView:

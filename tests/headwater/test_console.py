@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +17,7 @@ from threading import Event
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
+import msgspec
 import psycopg
 import pytest
 from fastapi import Response
@@ -38,18 +40,31 @@ from headwater.http.server import PageServer
 from headwater.migrate import migrate
 from headwater.pages import forms, sessions
 from headwater.pages.console import Console
+from headwater.pages.console_panels import panels_of
 from headwater.pages.sessions import Sessions, ShownLink
 from headwater.pages.sign_in_routes import own_path
 from headwater.service.terminal import picture
 from headwater.settings import Settings
 from headwater.stack.state import StackState
+from headwater.views.place import Place
 from headwater.views.verify_history import PlaceResult, VerifyHistory, VerifyRun, Why
 from headwater.views_status import SinkLine, ViewLine, ViewsStatus
 from tests.headwater.test_http import free_port, status
 from views.generation import Generation, GenerationState
 from views.maintain.book import Book, Held
-from views.maintain.orders import SinkAnswer, together
-from views.maintain.registry import STATE, Epochs, Registry, Review, State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.orders import Answer, Order, SinkAnswer, together
+from views.maintain.registry import (
+    STATE,
+    Epochs,
+    Registry,
+    Review,
+    Standby,
+    State,
+    ViewState,
+    ViewStatus,
+    Wanted,
+    WantedView,
+)
 from views.rebuild import Origin, Rebuild, RebuildState, Stage
 from views.sinks.lane import LaneState, SinkStatus
 from views.sinks.letters import Letters
@@ -444,6 +459,62 @@ def test_what_takes_nothing_away_is_done_at_once(
     token = token_in(signed_in.get("/console").text)
     assert post(signed_in, f"/console/{path}", form_token=token, **fields).status_code == 204
     assert len(verbs) == 1
+
+
+def test_what_is_done_is_what_the_page_showed(
+    signed_in: TestClient, server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent twice, or by two people, a form does not do more than it said."""
+    registry = Registry(server.deployment.settings.views_state)
+    text = "create materialized view card as select id from makers"
+    used, changed = WantedView(text, [], 1.0, "b"), WantedView(f"{text} ", [], 2.1, "c", is_reviewed=False)
+    registry.want(Wanted({"card": msgspec.structs.replace(changed, previous=used)}))
+    registry.note(
+        State(
+            time.time(),
+            views={"card": ViewStatus(ViewState.READY, "g", 2.1)},
+            standbys=[Standby("card", "g7", 1.0, 9.0, is_ready=True)],
+        )
+    )
+    generations = (
+        Generation("card", "cache", 2, GenerationState.LIVE, 5.0),
+        Generation("card", "cache", 1, GenerationState.STANDBY, 5.0),
+    )
+    ready = Rebuild("r2", "card", "search", 3, Origin.TOPIC, 1.0, stage=Stage.SWITCH, state=RebuildState.READY)
+    registry.note_book(Book(generations, (ready,)))
+    given: list[Order] = []
+
+    def answered(place: Place, order: Order) -> Answer:
+        given.append(order)
+        return Answer(order.id, True, "done")
+
+    monkeypatch.setattr("headwater.rebuilds.answered", answered)
+    token = token_in(signed_in.get("/console").text)
+    console = Console(server, Feed(ChangeLog(server.deployment.kafka, server.deployment.source), Event()))
+    panels = "".join(each.html("./") for each in panels_of(console, "view", "card", token))
+    shown = {}
+    for form in re.findall(r"<form .*?</form>", panels, re.DOTALL):
+        fields = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', form))
+        shown[fields["do"]] = {**fields, "asked": "yes"}
+    for do in ("switch", "rollback"):
+        post(signed_in, "/console/views/card/do", **shown[do])
+    assert [(each.verb, each.sink, each.number) for each in given] == [
+        ("switch", "search", 3),
+        ("rollback", "cache", 1),
+    ]
+    for do, field, other in (
+        ("restore", "group", "g6"),
+        ("approve", "applied_at_s", "2.0"),
+        ("reject", "applied_at_s", "2.0"),
+    ):
+        assert shown[do][field] in ("g7", "2.1")
+        post(signed_in, "/console/views/card/do", **{**shown[do], field: other})
+        assert "view card changed since you looked" in signed_in.get("/console").text.lower(), do
+    post(signed_in, "/console/views/card/do", **shown["approve"])
+    assert registry.wanted().views["card"].is_reviewed
+    for wrong in ({"number": "9" * 5_000}, {"number": "x"}):
+        assert post(signed_in, "/console/views/card/do", **{**shown["rollback"], **wrong}).status_code == 400
+    assert post(signed_in, "/console/views/card/do", **{**shown["reject"], "applied_at_s": "x"}).status_code == 400
 
 
 def note_what_is_done(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -17,12 +17,13 @@ from headwater import cli, rebuild_plans, rebuilds
 from headwater.deployment import Deployment
 from headwater.settings import Settings
 from headwater.stack.state import StackState
+from headwater.views.apply import Applied, decide
 from headwater.views.place import Place
 from tests.headwater.typed import Typed
 from views.generation import Generation, GenerationState
 from views.maintain.book import Book
 from views.maintain.orders import Answer, Order
-from views.maintain.registry import Registry, State, ViewState, ViewStatus, Wanted, WantedView
+from views.maintain.registry import Registry, Standby, State, ViewState, ViewStatus, Wanted, WantedView
 from views.maintain.wanting import LOG_LOST
 from views.rebuild import Checked, Origin, Rebuild, RebuildState, Sizes, Stage, explain
 
@@ -220,6 +221,48 @@ def test_gone_back_to_is_what_was_computed_and_not_where_it_was_written(place: P
         done = Rebuild("r1", "cached", "cache", 2, origin, asked_at_s, replaces=1, state=RebuildState.DONE)
         known = Book(generations=(standby,), rebuilds=(done,))
         assert (left_at_s > rebuilds._left_at_s(known, "cached")) is is_definition
+
+
+def test_a_definition_comes_back_that_was_looked_at_and_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A form that is sent twice, or by two people."""
+    asked: list[str] = []
+
+    def go_back(registry: Registry, standby: Standby) -> Applied:
+        asked.append(standby.group)
+        return Applied((standby.view,), (), "b", 2.0)
+
+    monkeypatch.setattr(rebuilds, "go_back", go_back)
+    monkeypatch.setattr(rebuilds, "wait", lambda *given: iter(()))
+    place.registry.note(State(standbys=[Standby("cached", "g1", 5.0, 9.0, is_ready=True)]))
+    assert "have the definition again" in rebuilds.restore(place, "cached", "g1")
+    known = place.registry.wanted().views
+    back = msgspec.structs.replace(known["cached"], goes_back_to="g1")
+    place.registry.want(Wanted({**known, "cached": back}))
+    assert "already" in rebuilds.restore(place, "cached", "g1"), "asked for, and not shown yet"
+    place.registry.note(State(standbys=[Standby("cached", "g2", 6.0, 9.0, is_ready=True)]))
+    assert "already" in rebuilds.restore(place, "cached", "g1"), "and shown"
+    with pytest.raises(ViewError, match="view cached changed since you looked"):
+        rebuilds.restore(place, "cached", "g0")
+    failed = {"cached": ViewStatus(ViewState.LIVE, applied_at_s=1.0, failed="the log is gone")}
+    place.registry.note(State(views=failed, standbys=[Standby("cached", "g1", 5.0, 9.0, is_ready=True)]))
+    rebuilds.restore(place, "cached", "g1")
+    assert asked == ["g1", "g1"], "what failed is tried again"
+    place.registry.note(State(standbys=[Standby("cached", "g2", 6.0, 9.0, is_ready=True)]))
+    rebuilds.restore(place, "cached")
+    assert asked == ["g1", "g1", "g2"], "who names none means the last"
+
+
+def test_what_is_decided_was_looked_at(place: Place) -> None:
+    known = place.registry.wanted().views
+    waits = WantedView(known["found"].text, [], 2.25, "b", is_reviewed=False, previous=known["found"])
+    place.registry.want(Wanted({**known, "found": waits}))
+    for approve in (True, False):
+        with pytest.raises(ViewError, match="view found changed since you looked") as refused:
+            decide(place.registry, ["found"], approve=approve, seen={"found": 1.0})
+        assert refused.value.hint == "load the page again"
+    assert not place.registry.wanted().views["found"].is_reviewed
+    decide(place.registry, ["found"], approve=False, seen={"found": 2.25})
+    assert place.registry.wanted().views["found"] == known["found"]
 
 
 def test_the_plan_of_all_says_what_is_left_out(

@@ -96,8 +96,8 @@ class Bench:
             raise verdict
         return verdict
 
-    def asked(self, verb: Verb, sink: str = "") -> Answer:
-        order = Order(verb, "cards", sink)
+    def asked(self, verb: Verb, sink: str = "", number: int | None = None) -> Answer:
+        order = Order(verb, "cards", sink, number=number)
         self.orders.give(order)
         self.obeying.look()
         answer = self.keeper.book.answer(order.id)
@@ -212,6 +212,27 @@ def test_a_sink_that_is_named_goes_back_and_forth(bench: Bench) -> None:
     assert set(bench.places.shows.values()) == {1}, "what is left of the request, and what went forward since"
 
 
+def test_who_names_the_generation_goes_there_once(bench: Bench) -> None:
+    """A form that is sent twice, or by two people."""
+    assert bench.asked(Verb.ROLLBACK, "cache", 1).fact == "readers of the cache use generation 1 again"
+    again = bench.asked(Verb.ROLLBACK, "cache", 1)
+    assert (again.is_done, again.fact) == (True, "readers of the cache use generation 1 already")
+    assert bench.places.shows["cache"] == 1
+    assert bench.asked(Verb.ROLLBACK, "cache", 2).is_done, "forward again, because it is asked for"
+    assert bench.places.shows["cache"] == 2
+
+
+def test_nobody_goes_back_to_another_generation_than_was_shown(bench: Bench) -> None:
+    refused = bench.asked(Verb.ROLLBACK, "cache", 7)
+    assert (refused.is_done, bench.places.shows["cache"]) == (False, 2)
+    assert refused.fact == "generation 7 of the cache of cards is not the one to go back to"
+    assert refused.detail == "its readers use generation 2; they left generation 1 last"
+    retired = Generation("cards", "cache", 1, GenerationState.RETIRED, NOW_S)
+    bench.keeper.keep(bench.keeper.book.with_generation(retired))
+    refused = bench.asked(Verb.ROLLBACK, "cache", 1)
+    assert refused.detail == "its readers use generation 2; none that they left is kept fed"
+
+
 def test_what_can_no_longer_go_back_keeps_nobody_there(bench: Bench) -> None:
     bench.places.away = {"search"}
     bench.rolled_back()
@@ -276,6 +297,16 @@ def test_a_switch_that_was_refused_is_not_made_later(bench: Bench) -> None:
     bench.look()
     assert bench.places.shows["cache"] == 2
     assert bench.asked(Verb.SWITCH).is_done
+    assert bench.places.shows["cache"] == 3
+
+
+def test_nobody_goes_over_to_another_generation_than_was_shown(bench: Bench) -> None:
+    bench.begun(Stage.SWITCH, RebuildState.READY, switches=False)
+    refused = bench.asked(Verb.SWITCH, "cache", 4)
+    assert (refused.is_done, bench.places.shows["cache"]) == (False, 2)
+    assert refused.fact == "no rebuild of cards waits for a switch to generation 4"
+    for fact in ("readers of the cache use generation 3", "readers of the cache use generation 3 already"):
+        assert bench.asked(Verb.SWITCH, "cache", 3).fact == fact
     assert bench.places.shows["cache"] == 3
 
 

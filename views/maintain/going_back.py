@@ -2,13 +2,14 @@
 
 A sink that is named goes to the one that its readers left last; asked again it goes forward. Who names none means the
 view: what has gone already stays, so that a request that some of its sinks could not obey is repeated safely. Only when
-all have gone back they go forward, together.
+all have gone back they go forward, together. Who names the generation, too, goes nowhere else: asked again it stays.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from cdc.errors import ViewError
 from views.generation import Generation
 from views.maintain.book import Book
 from views.maintain.orders import Order
@@ -24,10 +25,10 @@ class Chosen(NamedTuple):
     """What they are at already, and stay with."""
 
 
-def chosen(book: Book, view: str, sink: str = "") -> Chosen:
+def chosen(book: Book, view: str, sink: str = "", number: int | None = None) -> Chosen:
+    """Raises ViewError for a number that the readers of the sink neither use nor left last."""
     if sink:
-        standby = book.standby(view, sink)
-        return Chosen((standby,) if standby else ())
+        return _chosen_of_sink(book, view, sink, number)
     sinks = sorted({each.sink for each in book.generations if each.view == view})
     standbys = {each: found for each in sinks if (found := book.standby(view, each)) is not None}
     there = _arrived(book, view, standbys) or {name for name, each in standbys.items() if _is_newer(book, each)}
@@ -35,6 +36,21 @@ def chosen(book: Book, view: str, sink: str = "") -> Chosen:
         there = set()
     stay = [live for name in sorted(there) if (live := book.live(view, name)) is not None]
     return Chosen(tuple(each for name, each in standbys.items() if name not in there), tuple(stay))
+
+
+def _chosen_of_sink(book: Book, view: str, sink: str, number: int | None) -> Chosen:
+    live, standby = book.live(view, sink), book.standby(view, sink)
+    if number is not None and live is not None and live.number == number:
+        return Chosen((), (live,))
+    if number is not None and (standby is None or standby.number != number):
+        uses = f"its readers use generation {live.number}; " if live else ""
+        left = f"they left generation {standby.number} last" if standby else "none that they left is kept fed"
+        raise ViewError(
+            f"generation {number} of the {sink} of {view} is not the one to go back to",
+            detail=f"{uses}{left}",
+            hint=f"headwater generations {view}",
+        )
+    return Chosen((standby,) if standby else ())
 
 
 def _arrived(book: Book, view: str, standbys: dict[str, Generation]) -> set[str]:

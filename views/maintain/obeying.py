@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from cdc.errors import HeadwaterError, ViewError
-from views.generation import GenerationState
+from views.generation import Generation, GenerationState
 from views.maintain.book import PAUSED_BY, Held
 from views.maintain.booking import BookKeeper
 from views.maintain.going_back import chosen, entered_for, entry
@@ -159,14 +159,22 @@ class Obeying:
 
     def _switch(self, order: Order) -> list[SinkAnswer]:
         mine = [each for each in self._keeper.book.rebuilds if each.view == order.view]
-        found = [each for each in mine if order.sink in ("", each.sink) and _waits(each)]
+        found = [each for each in mine if order.sink in ("", each.sink) and _waits(each) and _is_meant(order, each)]
+        if not found and (there := self._is_there(order)) is not None:
+            return [_stays(there)]
         if not found:
+            to = "" if order.number is None else f" to generation {order.number}"
             raise ViewError(
-                f"no rebuild of {order.view} waits for a switch",
+                f"no rebuild of {order.view} waits for a switch{to}",
                 detail="one that is verified, and was asked to wait",
                 hint=f"headwater rebuild {order.view} --no-switch",
             )
         return [self._switched(each) for each in found]
+
+    def _is_there(self, order: Order) -> Generation | None:
+        """What readers use already, if that is what they were to go over to."""
+        live = self._keeper.book.live(order.view, order.sink)
+        return live if live is not None and live.number == order.number else None
 
     def _switched(self, ready: Rebuild) -> SinkAnswer:
         """What was compared long ago may have become wrong since: it is compared once more, and then switched to."""
@@ -191,8 +199,8 @@ class Obeying:
         book = self._keeper.book
         if begun := entered_for(book, order):  # what was cut off is tried until it is done
             return [_gone_back(each) for each in begun]
-        back, stay = chosen(book, order.view, order.sink)
-        if not back:
+        back, stay = chosen(book, order.view, order.sink, order.number)
+        if not back and not stay:
             raise ViewError(
                 f"{order.view} has no generation to go back to",
                 detail="one that readers left, and that is still kept fed",
@@ -202,11 +210,7 @@ class Obeying:
         for each in entries:
             self._keeper.put(each)
         self._keeper.flush()
-        stays = [
-            SinkAnswer(at.sink, at.number, True, f"readers of the {at.sink} use generation {at.number} already")
-            for at in stay
-        ]
-        return [*(self._go_back(each) for each in entries), *stays]
+        return [*(self._go_back(each) for each in entries), *map(_stays, stay)]
 
     def _go_back(self, back: Rebuild) -> SinkAnswer:
         try:
@@ -263,6 +267,14 @@ def _waits(rebuild: Rebuild) -> bool:
     """For a person who switches; or one has, and was cut off."""
     is_begun = rebuild.state is RebuildState.RUNNING and rebuild.is_switching and not rebuild.switches
     return is_begun or rebuild.state is RebuildState.READY
+
+
+def _is_meant(order: Order, rebuild: Rebuild) -> bool:
+    return order.number is None or rebuild.number == order.number
+
+
+def _stays(at: Generation) -> SinkAnswer:
+    return SinkAnswer(at.sink, at.number, True, f"readers of the {at.sink} use generation {at.number} already")
 
 
 def _done(each: Rebuild, does: str, again: str = "") -> SinkAnswer:

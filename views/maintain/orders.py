@@ -47,6 +47,7 @@ class Order(msgspec.Struct, frozen=True):
     at_s: float = msgspec.field(default_factory=time.time)
     rebuild: str = ""
     number: int | None = None
+    """The generation that is meant. Who goes over or back may name it, and then goes to no other."""
     origin: Origin = Origin.TOPIC
     switches: bool = True
     applied_at_s: float = 0.0
