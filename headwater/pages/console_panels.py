@@ -185,6 +185,7 @@ def generations_values(console: Console, view: str, form_token: str) -> dict[str
         "together": [name for name in kept_with if book.is_held(name) == book.is_held(view)],
         "verifying": view in console.verifying,
         "repairing": view in console.repairing,
+        "failures": {"verification": console.verifying.failed(view), "repair": console.repairing.failed(view)},
         "wrong": wrong_rows(console, view),
         "runs": verify_history(console.place, view, RUNS_SHOWN),
     }

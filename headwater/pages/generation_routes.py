@@ -7,8 +7,9 @@ Nothing here touches a sink: what is asked for is obeyed by the process that kee
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
@@ -183,38 +184,56 @@ def _repair(console: Console, session: Session, view: str) -> str:
 def _begun(
     console: Console, session: Session, verb: str, view: str, busy: Busy, does: Callable[[Action], None]
 ) -> bool:
-    """On a thread of its own, one at a time for each view: it may take minutes, and its result is in the history."""
+    """On a thread of its own, one at a time for each view: it may take minutes, and its result is in the history. Of
+    one that failed there is none: the page says why until the next begins."""
     if not busy.begin(view):
         return False
 
     def run() -> None:
+        failed: HeadwaterError | None = None
         try:
             with audited(console.deployment, verb, actor=session.actor, view=view) as action:
                 does(action)
         except HeadwaterError as error:  # it is in the audit log
+            failed = error
             get_log("console").warning(f"{verb} failed", view=view, fact=error.fact, detail=error.detail)
+        except Exception as error:
+            failed = HeadwaterError(f"{type(error).__name__}: {error}", hint="headwater logs api")
+            get_log("console").error(f"{verb} failed", view=view, fact=failed.fact, exc_info=True)
         finally:
-            busy.end(view)
+            busy.end(view, failed)
 
     threading.Thread(target=run, name=f"{verb}-{view}", daemon=True).start()
     return True
 
 
+class Failed(NamedTuple):
+    at_us: int
+    error: HeadwaterError
+
+
 class Busy:
-    """Views that this process is at work on."""
+    """Views that this process is at work on, and those of which the last work failed."""
 
     def __init__(self) -> None:
-        self._lock, self._views = threading.Lock(), set[str]()
+        self._lock, self._views, self._failed = threading.Lock(), set[str](), dict[str, Failed]()
 
     def begin(self, view: str) -> bool:
         with self._lock:
             known = view in self._views
             self._views.add(view)
+            if not known:
+                self._failed.pop(view, None)
             return not known
 
-    def end(self, view: str) -> None:
+    def end(self, view: str, failed: HeadwaterError | None = None) -> None:
         with self._lock:
             self._views.discard(view)
+            if failed is not None:
+                self._failed[view] = Failed(time.time_ns() // 1000, failed)
+
+    def failed(self, view: str) -> Failed | None:
+        return self._failed.get(view)
 
     def __contains__(self, view: str) -> bool:
         return view in self._views

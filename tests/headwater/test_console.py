@@ -27,6 +27,7 @@ from rich.console import Console as Terminal
 from cdc.addresses import PostgresAddress, Source
 from cdc.catalog_reader import describe
 from cdc.changelog import ChangeLog
+from cdc.errors import ViewError
 from cdc.events import TableName
 from cdc.findings import Finding
 from headwater import cli
@@ -50,6 +51,7 @@ from headwater.views.place import Place
 from headwater.views.verify_history import PlaceResult, VerifyHistory, VerifyRun, Why
 from headwater.views_status import SinkLine, ViewLine, ViewsStatus
 from tests.headwater.test_http import free_port, status
+from tests.waiting import eventually
 from views.generation import Generation, GenerationState
 from views.maintain.book import Book, Held
 from views.maintain.orders import Answer, Order, SinkAnswer, together
@@ -515,6 +517,44 @@ def test_what_is_done_is_what_the_page_showed(
     for wrong in ({"number": "9" * 5_000}, {"number": "x"}):
         assert post(signed_in, "/console/views/card/do", **{**shown["rollback"], **wrong}).status_code == 400
     assert post(signed_in, "/console/views/card/do", **{**shown["reject"], "applied_at_s": "x"}).status_code == 400
+
+
+@pytest.mark.parametrize("error", [ViewError("no verdict", detail=HOSTILE, hint="headwater views"), OSError(HOSTILE)])
+def test_work_that_failed_says_so_until_the_next_begins(
+    signed_in: TestClient, server: PageServer, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    made: list[Console] = []
+    monkeypatch.setattr("headwater.http.app.Console", lambda *given: made.append(Console(*given)) or made[0])
+    client = TestClient(make_app(server), cookies=signed_in.cookies, follow_redirects=False)
+    [console] = made
+    monkeypatch.setattr(console.kept, "view", lambda name: None)
+    ended, goes_on = Event(), Event()
+
+    def verify_apart(*_given: object) -> bool:
+        if ended.is_set():
+            return goes_on.wait(60)
+        raise error
+
+    monkeypatch.setattr("headwater.pages.generation_routes.verify_apart", verify_apart)
+    token = token_in(client.get("/console").text)
+
+    def shown() -> str:
+        [panel] = [each for each in panels_of(console, "view", "card", token) if each.name == "generations"]
+        return panel.html("./")
+
+    assert "failed" not in shown()
+    post(client, "/console/views/card/do", form_token=token, do="verify")
+    eventually(lambda: "The verification that was begun here failed" in shown())
+    assert "&lt;script&gt;" in shown()
+    assert HOSTILE not in shown()
+    assert "Verify every row now" in shown(), "and can be tried again"
+    ended.set()
+    post(client, "/console/views/card/do", form_token=token, do="verify")
+    assert "being verified" in shown()
+    assert "failed" not in shown()
+    goes_on.set()
+    eventually(lambda: "being verified" not in shown())
+    assert "failed" not in shown()
 
 
 def note_what_is_done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
