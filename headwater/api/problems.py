@@ -87,5 +87,10 @@ def register(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def refuse(_request: Request, error: RequestValidationError) -> JSONResponse:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        return answer(ConfigurationError("the request is not one of these", detail=wrong, hint="see /docs"))
+        return answer(
+            ConfigurationError("the request is not one of these", detail=what_is_wrong(error), hint="see /docs")
+        )
+
+
+def what_is_wrong(error: RequestValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())

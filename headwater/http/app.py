@@ -22,6 +22,7 @@ from headwater.api import key_lookup
 from headwater.api.streams import begun
 from headwater.demo.catchers import listening
 from headwater.demo.caught_file import CaughtFile
+from headwater.http import astray
 from headwater.http.feed import Feed
 from headwater.http.hosts import KnownHosts, known_hosts
 from headwater.http.metrics import StatusCollector
@@ -47,6 +48,7 @@ DOORS: Final = (
 
 def make_app(server: PageServer) -> FastAPI:
     app = FastAPI(title="Headwater", version=__version__, docs_url=None, redoc_url=None)
+    astray.register(app)
     server.reading.register(app)
     app.include_router(static_files.router())
     site.register(app, server.reading)

@@ -14,7 +14,7 @@ from html import unescape
 from http.cookies import SimpleCookie
 from pathlib import Path
 from threading import Event
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 import msgspec
@@ -386,6 +386,45 @@ def test_a_view_that_there_is_not_is_a_page(signed_in: TestClient) -> None:
     assert answer.status_code == 400
     assert "No view nothing" in answer.text
     assert answer.headers["Content-Type"].startswith("text/html")
+
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/console/nope", 404, "There is no such page"),
+        ("/nope/<script>", 404, "/nope/&lt;script&gt;"),
+        ("/console/sign-out", 405, "the address of a form"),
+        ("/alerts/abc", 400, "No page has that address"),
+        ("/inbox?before=x", 400, "before: Input should be a valid integer"),
+    ],
+)
+def test_who_goes_astray_in_a_browser_gets_a_page(client: TestClient, path: str, status: int, told: str) -> None:
+    answer = client.get(path, headers=BROWSER)
+    assert (answer.status_code, answer.headers["Content-Type"]) == (status, "text/html; charset=utf-8")
+    assert told in answer.text
+    assert "<script>" not in answer.text
+    assert_accessible(answer.text)
+
+
+def test_programs_go_astray_in_json(client: TestClient) -> None:
+    assert client.get("/console/nope").json() == {"detail": "Not Found"}
+    assert client.get("/v1/nope", headers=BROWSER).json() == {"detail": "Not Found"}
+    assert client.post("/livez").headers["Allow"] == "GET"
+
+
+@pytest.mark.parametrize("path", ["/console/?a=1&b=%20", "/console/views/c%3Fd/", "/v1/status/"])
+def test_a_slash_too_many_is_left_out_wherever_the_proxy_is(client: TestClient, path: str) -> None:
+    answer = client.get(path, headers={"Host": "hw.example.org"})
+    assert answer.status_code == 307
+    bare, _, query = path.partition("?")
+    for prefix in ("https://hw.example.org", "https://hw.example.org:8443/headwater"):
+        there = urljoin(prefix + path, answer.headers["Location"])
+        assert there == prefix + bare.rstrip("/") + (f"?{query}" if query else "")
+    for nothing in ("/console/nope/", "/console//", "//evil.example.org//", "//"):
+        assert client.get(f"http://testserver{nothing}").status_code == 404, nothing
 
 
 def assert_accessible(text: str) -> None:
