@@ -82,6 +82,11 @@ def readable_ms(views: ViewsStatus, sink: str) -> float | None:
     return _median(view + last for view, last in both if view is not None and last is not None)
 
 
+def published_ms(views: ViewsStatus) -> float | None:
+    """From a commit to when a view's topic tells of it, over the views that ride."""
+    return _median(s.view_ms for s in views.sinks if s.state == "riding")
+
+
 def lane_kind(state: str) -> str:
     return _LANES.get(state, "info")
 

@@ -9,10 +9,11 @@ import re
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
-from headwater.pages.path_picture import PLACES, readable_ms
+from headwater.pages.path_picture import PLACES, published_ms, readable_ms
 from headwater.status import Status
 
 POINTS_MAX: Final = 900
@@ -49,9 +50,9 @@ class Trail:
             return
         with self._lock:
             self._newest += 1
-            self._points.append((self._newest, point(status, self._last)))
-            self._last = status
             self._reached.append((status.at.timestamp(), reached(status)))
+            self._points.append((self._newest, point(status, self._last, self._rates())))
+            self._last = status
 
     def since(self, number: int) -> list[tuple[int, Point]]:
         with self._lock:
@@ -60,9 +61,12 @@ class Trail:
     def rates(self) -> dict[str, float]:
         """Records a second that each sink took over the last looks; none of one that was written anew meanwhile."""
         with self._lock:
-            if len(self._reached) < 2:
-                return {}
-            (began_s, first), (now_s, last) = self._reached[0], self._reached[-1]
+            return self._rates()
+
+    def _rates(self) -> dict[str, float]:
+        if len(self._reached) < 2:
+            return {}
+        (began_s, first), (now_s, last) = self._reached[0], self._reached[-1]
         moved = {sink: end - first[sink] for sink, end in last.items() if sink in first}
         return {sink: records / (now_s - began_s) for sink, records in moved.items() if records >= 0}
 
@@ -77,8 +81,8 @@ class Trail:
             self._stop.wait(LOOK_S)
 
 
-def point(status: Status, before: Status | None) -> Point:
-    """Pure: what is plotted of one look; rates are against the look before it."""
+def point(status: Status, before: Status | None, rates: Mapping[str, float] = MappingProxyType({})) -> Point:
+    """Pure: what is plotted of one look; rates are against the look before it, those of sinks are given."""
     views, slot = status.views, status.slot.state if status.slot else None
     seconds = (status.at - before.at).total_seconds() if before else 0.0
     moved = views.epochs.changes - before.views.epochs.changes if before else 0
@@ -87,11 +91,12 @@ def point(status: Status, before: Status | None) -> Point:
         "records_per_s": _rounded(status.records_per_s),
         "changes_per_s": _rounded(moved / seconds) if seconds > 0 and moved >= 0 else None,
         "log_ms": _rounded(status.log.last_commit_delay_ms if status.log else None),
-        "view_ms": _rounded(views.epochs.behind_p50_ms if views.epochs.count else None),
+        "view_ms": _rounded(published_ms(views)),
         "retained_bytes": slot.retained_bytes if slot else None,
         "lag_bytes": slot.lag_bytes if slot else None,
     }
-    return found | {f"{sink}_ms": _rounded(readable_ms(views, sink)) for sink in PLACES}
+    found |= {f"{sink}_ms": _rounded(readable_ms(views, sink)) for sink in PLACES}
+    return found | {f"{sink}_per_s": _rounded(rates.get(sink)) for sink in PLACES}
 
 
 def reached(status: Status) -> dict[str, int]:

@@ -60,6 +60,9 @@ def test_the_path_moves(watched: Served, console: Page, shoot: Shoot) -> None:
     plot.focus()
     console.keyboard.press("ArrowLeft")
     expect(console.locator(".plot .readout").first).to_contain_text("in the log")
+    for plot, line in (("Freshness", "in the view"), ("Rates", "to the warehouse"), ("Warehouse", "in the warehouse")):
+        legend = console.get_by_role("region", name=plot, exact=True).locator(".legend li", has_text=line)
+        expect(legend).to_be_visible()
     console.get_by_role("button", name="Hold still").click()
     expect(console.get_by_role("button", name="Let it move")).to_have_attribute("aria-pressed", "true")
     toggle = console.get_by_role("button", name="Colours: as the system")

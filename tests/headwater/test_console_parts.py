@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from importlib import resources
 from itertools import combinations
 
 from hypothesis import given
@@ -137,6 +139,26 @@ def test_a_point_has_rates_against_the_look_before() -> None:
     assert point(first, None)["records_per_s"] == 3.5
 
 
+def test_a_point_tells_of_every_hop() -> None:
+    sinks = (
+        SinkLine("card", "cache", "riding", view_ms=200.0, sink_ms=30.0),
+        SinkLine("card", "warehouse", "riding", view_ms=200.0, sink_ms=9_000.0),
+        SinkLine("late", "search", "down", view_ms=5.0),
+    )
+    found = point(replace(status(), views=replace(status().views, sinks=sinks)), None)
+    told = {name: found[f"{name}_ms"] for name in ("log", "view", "cache", "warehouse", "search")}
+    assert told == {"log": 12.5, "view": 200.0, "cache": 230.0, "warehouse": 9_200.0, "search": None}
+
+
+def test_what_is_plotted_is_in_every_point_and_nothing_in_it_for_nobody() -> None:
+    plotted = {"at"}
+    for template in ("overview", "source"):
+        source = (resources.files("headwater.pages") / f"templates/console/{template}.html").read_text("utf-8")
+        for lines in re.findall(r"data-plot='([^']+)'", source):
+            plotted |= {line["key"] for line in json.loads(lines)}
+    assert plotted == point(status(), None).keys()
+
+
 def at_offsets(seconds: float, **offsets: int) -> Status:
     look, begun_at = status(), datetime(2026, 1, 2, tzinfo=UTC)
     sinks = tuple(SinkLine("card", name, "riding", next_offset=offset) for name, offset in offsets.items())
@@ -152,6 +174,8 @@ def test_a_sink_has_a_rate_over_the_last_looks() -> None:
         looks.pop(0)
         trail.look()
     assert trail.rates() == {"cache": 25.0}, "what was written anew has none"
+    (*_, (_, last)) = trail.since(0)
+    assert (last["cache_per_s"], last["search_per_s"], last["alerts_per_s"]) == (25.0, None, None)
     facts = {stop.name: stop.facts for _, stop in picture(looks[0], trail.rates()).ends}
     assert "25 records/s" in facts["Cache"]
     assert not any("records/s" in fact for fact in facts["Search"])

@@ -3,7 +3,7 @@
 window.headwaterPlots = (() => {
   const SVG = "http://www.w3.org/2000/svg", KEPT = 900, SPAN_MS = 10 * 60e3, SPAN_MIN_MS = 60e3, GAP_MS = 15e3;
   const LEFT = 58, RIGHT = 10, TOP = 8, BOTTOM = 22, HEIGHT = 210;
-  const DASHES = ["", "7 4", "2 3", "10 3 2 3", "1 4"];
+  const DASHES = ["", "7 4", "2 3", "10 3 2 3", "1 4", "12 3 2 3 2 3"];
   const points = [], plots = [];
 
   const make = (name, attributes = {}, text) => {
@@ -30,20 +30,21 @@ window.headwaterPlots = (() => {
   class Plot {
     constructor(element) {
       this.element = element;
-      this.series = JSON.parse(element.dataset.plot);
+      this.series = JSON.parse(element.dataset.plot).map((line, i) => ({ line: i + 1, ...line })); // `line`: how it is drawn
+      this.card = element.closest("[data-unless-empty]");
       this.unit = element.dataset.unit;
       this.svg = make("svg", { role: "img", tabindex: "0", height: HEIGHT });
       this.legend = html("ul", "legend");
       this.readout = html("p", "readout");
       this.readout.setAttribute("aria-live", "polite");
-      this.values = this.series.map((line, i) => {
+      this.items = this.series.map((line) => {
         const item = html("li", "");
         const swatch = make("svg", { width: 26, height: 10, "aria-hidden": "true" });
-        swatch.append(make("line", { x1: 1, y1: 5, x2: 25, y2: 5, class: `line-${i + 1}`, "stroke-dasharray": DASHES[i] }));
+        swatch.append(make("line", { x1: 1, y1: 5, x2: 25, y2: 5, class: `line-${line.line}`, "stroke-dasharray": DASHES[line.line - 1] }));
         const value = html("strong", "", "–");
         item.append(swatch, html("span", "", line.name), value);
         this.legend.append(item);
-        return value;
+        return { item, value };
       });
       element.append(this.legend, this.svg, this.readout);
       this.at = null;
@@ -60,6 +61,14 @@ window.headwaterPlots = (() => {
       return points.filter((p) => p.at >= last - SPAN_MS);
     }
 
+    // Lines of which anything is known: there may be no such sink.
+    known() {
+      const all = this.shown(), known = this.series.filter((line) => all.some((p) => p[line.key] != null));
+      return known.length ? known : this.series;
+    }
+
+    said(point) { return this.known().map((line) => `${line.name} ${said(point[line.key], this.unit)}`).join(", "); }
+
     point(event) {
       const box = this.svg.getBoundingClientRect(), all = this.shown();
       if (!all.length) return;
@@ -75,7 +84,7 @@ window.headwaterPlots = (() => {
       const now = this.at === null ? all.length - 1 : all.findIndex((p) => p.at >= this.at);
       const chosen = all[Math.min(all.length - 1, Math.max(0, (now < 0 ? all.length - 1 : now) + step))];
       this.at = chosen.at;
-      this.readout.textContent = `${new Date(chosen.at).toLocaleTimeString()}: ${this.series.map((l) => `${l.name} ${said(chosen[l.key], this.unit)}`).join(", ")}`;
+      this.readout.textContent = `${new Date(chosen.at).toLocaleTimeString()}: ${this.said(chosen)}`;
       this.draw();
     }
 
@@ -86,7 +95,9 @@ window.headwaterPlots = (() => {
       if (!all.length) { this.svg.replaceChildren(make("text", { x: width / 2, y: HEIGHT / 2, class: "tick", "text-anchor": "middle" }, "waiting for the first point")); return; }
       this.to = all.at(-1).at;
       this.from = Math.max(this.to - SPAN_MS, Math.min(all[0].at, this.to - SPAN_MIN_MS));
-      const known = all.flatMap((p) => this.series.map((l) => p[l.key])).filter((v) => v != null);
+      const known = all.flatMap((p) => this.series.map((l) => p[l.key])).filter((v) => v != null), lines = this.known();
+      this.items.forEach(({ item }, i) => { item.hidden = !lines.includes(this.series[i]); });
+      if (this.card) this.card.hidden = !known.length;
       const top = nice(Math.max(0, ...known) * 1.02);
       const x = (at) => LEFT + ((at - this.from) / (this.to - this.from)) * (width - LEFT - RIGHT);
       const y = (v) => HEIGHT - BOTTOM - (v / top) * (HEIGHT - TOP - BOTTOM);
@@ -101,7 +112,7 @@ window.headwaterPlots = (() => {
         const label = share === 1 ? "now" : ago < 1.5 ? `${Math.round(ago * 60)} s ago` : `${Math.round(ago)} min ago`;
         parts.push(make("text", { x: x(this.from + share * (this.to - this.from)), y: HEIGHT - 5, class: "tick", "text-anchor": ["start", "middle", "end"][share * 2] }, label));
       }
-      this.series.forEach((line, i) => {
+      this.series.forEach((line) => {
         let path = "", before = null;
         for (const p of all) {
           const v = p[line.key];
@@ -109,18 +120,18 @@ window.headwaterPlots = (() => {
           path += `${before !== null && p.at - before < GAP_MS ? "L" : "M"}${x(p.at).toFixed(1)} ${y(v).toFixed(1)}`;
           before = p.at;
         }
-        if (path) parts.push(make("path", { d: path, class: `line line-${i + 1}`, "stroke-dasharray": DASHES[i] }));
+        if (path) parts.push(make("path", { d: path, class: `line line-${line.line}`, "stroke-dasharray": DASHES[line.line - 1] }));
       });
       const chosen = this.at === null ? null : all.find((p) => p.at >= this.at) ?? all.at(-1);
       if (chosen) {
         parts.push(make("line", { x1: x(chosen.at), x2: x(chosen.at), y1: TOP, y2: HEIGHT - BOTTOM, class: "cross" }));
-        this.series.forEach((line, i) => { if (chosen[line.key] != null) parts.push(make("circle", { cx: x(chosen.at), cy: y(chosen[line.key]), r: 4, class: `dot-${i + 1}` })); });
+        this.series.forEach((line) => { if (chosen[line.key] != null) parts.push(make("circle", { cx: x(chosen.at), cy: y(chosen[line.key]), r: 4, class: `dot-${line.line}` })); });
         parts.push(make("text", { x: Math.min(Math.max(x(chosen.at), LEFT + 32), width - RIGHT - 32), y: TOP + 6, class: "tick strong", "text-anchor": "middle" }, new Date(chosen.at).toLocaleTimeString()));
       }
       const told = chosen ?? all.at(-1);
-      this.values.forEach((value, i) => { value.textContent = said(told[this.series[i].key], this.unit); });
+      this.items.forEach(({ value }, i) => { value.textContent = said(told[this.series[i].key], this.unit); });
       const last = all.at(-1);
-      this.svg.setAttribute("aria-label", `${this.element.dataset.title}, the last ${Math.max(1, Math.round(minutes))} minutes. Now: ${this.series.map((l) => `${l.name} ${said(last[l.key], this.unit)}`).join(", ")}. Arrow keys read single values.`);
+      this.svg.setAttribute("aria-label", `${this.element.dataset.title}, the last ${Math.max(1, Math.round(minutes))} minutes. Now: ${this.said(last)}. Arrow keys read single values.`);
       this.svg.replaceChildren(...parts);
     }
   }
