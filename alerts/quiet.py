@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 import psycopg
@@ -22,8 +22,15 @@ from cdc.events import Op, Row
 _BEGIN: Final = """
     insert into headwater.quiet (view, reason) values (%s, %s) returning id, view, reason, began_at, ended_at
 """
+# Locked, so that of two who end at once the second finds what the first left.
+_OPEN: Final = """
+    select id, view, reason, began_at, ended_at from headwater.quiet
+    where ended_at is null and case when %(id)s::bigint is null then view is not distinct from %(view)s
+        else id = %(id)s and (%(view)s::text is null or view = %(view)s) end
+    order by id for update
+"""
 _END: Final = """
-    update headwater.quiet set ended_at = clock_timestamp() where view is not distinct from %s and ended_at is null
+    update headwater.quiet set ended_at = clock_timestamp() where id = %s
     returning id, view, reason, began_at, ended_at
 """
 _LIST: Final = "select id, view, reason, began_at, ended_at from headwater.quiet order by id desc limit %s"
@@ -82,12 +89,27 @@ def begin(conn: psycopg.Connection, view: str | None = None, reason: str = "") -
         return conn.cursor(row_factory=class_row(Stretch)).execute(_BEGIN, [view, reason]).fetchall()[0]
 
 
-def end(conn: psycopg.Connection, view: str | None = None) -> list[Stretch]:
+def end(conn: psycopg.Connection, view: str | None = None, id_: int | None = None) -> Stretch:
+    """That stretch; without a number the only one that is open of the view, or of all views. Several were begun by
+    several people, so nobody ends them together."""
     with conn.transaction():
-        ended = conn.cursor(row_factory=class_row(Stretch)).execute(_END, [view]).fetchall()
-    if not ended:
-        raise ConfigurationError(f"{view or 'the whole'} is not quiet", hint="headwater quiet begin")
-    return ended
+        rows = conn.cursor(row_factory=class_row(Stretch))
+        found = rows.execute(_OPEN, {"id": id_, "view": view}).fetchall()
+        if not found:
+            fact = f"{view or 'the whole'} is not quiet" if id_ is None else f"no quiet stretch {id_} is open"
+            raise ConfigurationError(fact, hint="headwater quiet list")
+        if len(found) > 1:
+            raise ConfigurationError(
+                f"{len(found)} quiet stretches of {view or 'all views'} are open",
+                detail="\n".join(map(_told, found)),
+                hint="headwater quiet end ID",
+            )
+        return rows.execute(_END, [found[0].id]).fetchall()[0]
+
+
+def _told(stretch: Stretch) -> str:
+    since = f"{stretch.id}, since {stretch.began_at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+    return f"{since}: {stretch.reason}" if stretch.reason else since
 
 
 def listed(conn: psycopg.Connection, most: int = 100) -> list[Stretch]:

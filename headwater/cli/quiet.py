@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from alerts.quiet import Stretch
 
 ViewOption = Annotated[str, typer.Option("--view", metavar="VIEW", help="Only alerts of this view; else of all.")]
+IdArgument = Annotated[int | None, typer.Argument(metavar="[ID]", help="As `headwater quiet list` shows it.")]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="For people.")]
 
 
@@ -33,19 +34,20 @@ def begin(view: ViewOption = "", reason: ReasonOption = "", as_json: JsonOption 
     if as_json:
         print_json(made)
     else:
-        line(f"{made.view or 'all views'}: quiet since {made.began_at:%Y-%m-%d %H:%M:%SZ}")
+        since = f"{made.view or 'all views'}: quiet since {made.began_at:%Y-%m-%d %H:%M:%SZ}"
+        line(f"{since}, until: headwater quiet end {made.id}")
 
 
-def end(view: ViewOption = "", as_json: JsonOption = False) -> None:
-    """Alerts tell again; what was committed meanwhile stays untold."""
+def end(id_: IdArgument = None, view: ViewOption = "", as_json: JsonOption = False) -> None:
+    """Alerts tell again; what was committed meanwhile stays untold. ID is needed when several stretches are open."""
     from alerts import quiet
 
-    with acting("quiet end", view=view), connected_source() as conn:
-        ended = quiet.end(conn, view or None)
+    with acting("quiet end", view=view, id=id_), connected_source() as conn:
+        ended = quiet.end(conn, view or None, id_)
     if as_json:
-        print_json({"ended": ended})
-    for stretch in () if as_json else ended:
-        line(f"{stretch.view or 'all views'}: quiet from {stretch.began_at:%H:%M:%S} to {stretch.ended_at:%H:%M:%SZ}")
+        print_json({"ended": [ended]})
+    else:
+        line(f"{ended.view or 'all views'}: quiet from {ended.began_at:%H:%M:%S} to {ended.ended_at:%H:%M:%SZ}")
 
 
 def list_stretches(as_json: JsonOption = False) -> None:
@@ -57,9 +59,9 @@ def list_stretches(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"quiet": found})
     else:
-        table(("view", "began", "ended", "reason"), [_row(stretch) for stretch in found])
+        table(("id", "view", "began", "ended", "reason"), [_row(stretch) for stretch in found])
 
 
-def _row(stretch: Stretch) -> tuple[str, str, str, str]:
+def _row(stretch: Stretch) -> tuple[int, str, str, str, str]:
     ended = f"{stretch.ended_at:%Y-%m-%d %H:%M:%SZ}" if stretch.ended_at else "still quiet"
-    return stretch.view or "all", f"{stretch.began_at:%Y-%m-%d %H:%M:%SZ}", ended, stretch.reason
+    return stretch.id, stretch.view or "all", f"{stretch.began_at:%Y-%m-%d %H:%M:%SZ}", ended, stretch.reason
