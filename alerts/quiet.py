@@ -45,7 +45,15 @@ _SINCE: Final = """
     select id, view, reason, began_at, ended_at from headwater.quiet
     where (view is null or view = %s) and (ended_at is null or ended_at >= %s) order by id
 """
+_FORGOTTEN: Final = """
+    select id, view, reason, began_at, ended_at from headwater.quiet
+    where ended_at is null and began_at < clock_timestamp() - make_interval(secs => %s) order by id
+"""
 _GOING_ON: Final = "select id from headwater.quiet where (view is null or view = %s) and ended_at is null"
+
+
+FORGOTTEN_S: Final = 6 * 3_600.0
+"""A stretch that is open for longer may have been forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,11 @@ def around(conn: psycopg.Connection, view: str, at: datetime) -> list[Stretch]:
 def since(conn: psycopg.Connection, view: str, at: datetime) -> list[Stretch]:
     """For people: those that go on, or went on after an instant."""
     return conn.cursor(row_factory=class_row(Stretch)).execute(_SINCE, [view, at]).fetchall()
+
+
+def forgotten(conn: psycopg.Connection) -> list[Stretch]:
+    """For people: those that are open for so long that nobody may know of them."""
+    return conn.cursor(row_factory=class_row(Stretch)).execute(_FORGOTTEN, [FORGOTTEN_S]).fetchall()
 
 
 def going_on(conn: psycopg.Connection, view: str) -> list[int]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import psutil
+import psycopg
 
+from alerts import quiet
 from cdc import envelope, eras
 from cdc.capture import offset_lsn
 from cdc.changelog import ChangeLog
@@ -34,6 +37,7 @@ from headwater.doctor.servers import elasticsearch, redis
 from headwater.stack import artifacts
 from headwater.stack import state as stack_state
 from headwater.stack.process import ProcessId
+from headwater.units import duration_text
 from headwater.views_status import NO_VIEWS, ViewsStatus
 from views.maintain.registry import Registry
 
@@ -121,7 +125,9 @@ class Observer:
         asked = len(problems)
         connector = _tried("connector", self._connector, problems)
         state = connector.summary if connector else "UNKNOWN" if len(problems) > asked else "MISSING"
-        slot = _tried("slot", lambda: self._slot(state), problems)
+        asked_slot = _tried("slot", lambda: self._slot(state), problems)
+        slot, forgotten = asked_slot or (None, [])
+        problems += forgotten
         others = self._ask_others()
         servers = server_statuses(self.deployment, frozenset(f.name for f in (*problems, *others)))
         if slot is not None:
@@ -197,9 +203,10 @@ class Observer:
         with ConnectClient(self.deployment.connect) as client:
             return client.status(self.deployment.source.connector)
 
-    def _slot(self, connector_state: str) -> Observation:
+    def _slot(self, connector_state: str) -> tuple[Observation, list[Finding]]:
+        """And what else the database says."""
         with connect(self.deployment.postgres) as conn:
-            return self._guardian.observe(conn, connector_state)
+            return self._guardian.observe(conn, connector_state), _forgotten(conn)
 
     def _ask_others(self) -> list[Finding]:
         """The user's own search and cache servers, which nothing else here asks; not at every look."""
@@ -226,6 +233,23 @@ def _tried(name: str, ask: Callable[[], T], problems: list[Finding]) -> T | None
     except HeadwaterError as error:
         problems.append(Finding("fail", name, ": ".join(filter(None, (error.fact, error.detail))), error.hint))
         return None
+
+
+def _forgotten(conn: psycopg.Connection) -> list[Finding]:
+    """Of quiet stretches. Nothing where there are no alerts yet."""
+    found = list[quiet.Stretch]()
+    with suppress(psycopg.Error):
+        found = quiet.forgotten(conn)
+    return [
+        Finding(
+            "warn",
+            f"alerts of {each.view or 'all views'}",
+            f"are quiet since {duration_text((datetime.now(UTC) - each.began_at).total_seconds())}: "
+            f"{each.reason or 'nobody said why'}",
+            f"headwater quiet end {each.id}",
+        )
+        for each in found
+    ]
 
 
 def log_status(log: ChangeLog) -> LogStatus:

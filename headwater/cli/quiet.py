@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cdc.errors import ConfigurationError
 from headwater.cli.output import JsonOption, line, print_json, table
 from headwater.cli.source import acting, connected_source
 
@@ -30,12 +31,25 @@ def begin(view: ViewOption = "", reason: ReasonOption = "", as_json: JsonOption 
     from alerts import quiet
 
     with acting("quiet begin", view=view, reason=reason), connected_source() as conn:
+        _require(view)
         made = quiet.begin(conn, view or None, reason)
     if as_json:
         print_json(made)
     else:
         since = f"{made.view or 'all views'}: quiet since {made.began_at:%Y-%m-%d %H:%M:%SZ}"
         line(f"{since}, until: headwater quiet end {made.id}")
+
+
+def _require(view: str) -> None:
+    """Refuses a view that is not there. Where no views are known, such as on the machine of a load, nobody can tell."""
+    from headwater.deployment import Deployment
+    from headwater.settings import load
+    from views.maintain.registry import Registry
+    from views.refusals import nearest
+
+    known = Registry(Deployment.resolve(load()).settings.views_state).wanted().views
+    if view and known and view not in known:
+        raise ConfigurationError(f"no view {view}", detail=nearest(view, known), hint="headwater views")
 
 
 def end(id_: IdArgument = None, view: ViewOption = "", as_json: JsonOption = False) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from alerts import quiet
 from alerts.channels.channel import TargetRefused
 from alerts.saved_search import CHANNELS, EVENTS, FIELDS
 from cdc.addresses import PostgresAddress
@@ -25,9 +26,11 @@ from headwater.saved_searches import SavedSearches
 from headwater.settings import Settings
 from headwater.settings.alerts import AlertsSettings
 from headwater.stack.state import StackState
+from headwater.status import Observer
 from headwater.targets import target_check
 from tests.alerts.store.wishes import match, record, wish
 from tests.headwater.test_alerts_api import MadeUp
+from views.maintain.registry import Registry, Wanted, WantedView
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -176,6 +179,43 @@ class TestVerbs:
         assert run("quiet", "end")[0] == 2, "all views are not quiet, one is"
         assert run("quiet", "end", "--view", "listing")[0] == 0
         assert "still quiet" not in run("quiet", "list")[1]
+
+    def test_quiet_for_a_view_that_is_not_there(
+        self,
+        run: Run,
+        deployment: Deployment,
+        postgres: PostgresAddress,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        migrate(postgres)
+        mine = replace(deployment, postgres=postgres, settings=Settings(data_folder=tmp_path))
+        monkeypatch.setattr(Deployment, "resolve", lambda _settings: mine)
+        assert run("quiet", "begin", "--view", "lsting")[0] == 0, "this machine knows no views at all"
+        Registry(mine.settings.views_state).want(Wanted({"listing": WantedView("", [], 0.0, "a")}))
+        code, _, err = run("quiet", "begin", "--view", "lsting")
+        assert (code, 'did you mean "listing"?' in err) == (2, True)
+        ids = [json.loads(run("quiet", "begin", *view, "--json")[1])["id"] for view in (["--view", "listing"], [])]
+        code, out, _ = run("quiet", "end", str(ids[1]))
+        assert (code, out.startswith("all views: quiet from")) == (0, True)
+        code, out, _ = run("quiet", "list")
+        assert [line.split()[0] for line in out.splitlines()[1:]] == [str(ids[1]), str(ids[0]), str(ids[0] - 1)]
+
+    def test_status_warns_of_a_quiet_stretch_that_may_be_forgotten(
+        self, deployment: Deployment, postgres: PostgresAddress, tmp_path: Path
+    ) -> None:
+        observer = Observer(replace(deployment, postgres=postgres, settings=Settings(data_folder=tmp_path)))
+        assert all("quiet" not in found.detail for found in observer.look().findings), "before there are any alerts"
+        migrate(postgres)
+        with psycopg.connect(postgres.conninfo(), autocommit=True) as conn:
+            quiet.begin(conn, "listing", "just now")
+            old = quiet.begin(conn, None, "nightly import").id
+            conn.execute(
+                "update headwater.quiet set began_at = now() - interval '7 hours 1 minute' where id = %s", [old]
+            )
+        [found] = [each for each in observer.look().findings if "quiet" in each.detail]
+        assert (found.level, found.name, found.hint) == ("warn", "alerts of all views", f"headwater quiet end {old}")
+        assert found.detail == "are quiet since 7 h 1 min: nightly import"
 
     def test_what_cannot_be_is_explained(self, run: Run, postgres: PostgresAddress) -> None:
         code, _, err = run("alerts", "list")
