@@ -78,6 +78,9 @@ def judged(
     nothing of it themselves."""
     column = wish.watched_column
     old, new = (number(row, column) for row in (before, after))
+    events = list(events)
+    if memory.value is None and not any(event not in MOVES or _has_stepped(event, old, new) for event in events):
+        return Judgement({}, memory)  # it only came to match, or to be known: what it was before is not remembered
     base = old if memory.value is None else memory.value
     moved = {move for move in MOVES if base is not None and new is not None and _has_moved(wish, move, base, new)}
     since_s = None if at is None or memory.entered_at is None else (at - memory.entered_at).total_seconds()
@@ -102,6 +105,10 @@ def remembered(memory: Memory, events: Collection[str], value: Decimal | None, a
     tells = value is not None and any(event != "left" for event in events)
     entered_at = at if "entered" in events else None if "left" in events else memory.entered_at
     return Memory(value if tells else memory.value, entered_at)
+
+
+def _has_stepped(event: str, old: Decimal | None, new: Decimal | None) -> bool:
+    return old is not None and new is not None and (new < old if event == "dropped" else new > old)
 
 
 def _has_moved(wish: Wish, event: str, base: Decimal, new: Decimal) -> bool:

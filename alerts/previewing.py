@@ -90,11 +90,15 @@ def _events(wish: Wish, before: bytes | None, after: bytes | None, matched: bool
     names = wish.columns or tuple(new)
     if "changed" in wish.events and matched and any(old.get(name) != new.get(name) for name in names):
         yield "changed"
-    yield from (move for move in MOVES if move in wish.events and _went(move, wish, old, new))
+    yield from (move for move in MOVES if move in wish.events and _may_have_gone(move, wish, old, new, matched))
 
 
-def _went(move: str, wish: Wish, old: Any, new: Any) -> bool:
+def _may_have_gone(move: str, wish: Wish, old: Any, new: Any, matched: bool) -> bool:
     was, is_ = (row.get(wish.watched_column) for row in (old, new))
-    if not isinstance(was, int | Decimal) or not isinstance(is_, int | Decimal):
+    if not isinstance(is_, int | Decimal):
+        return False
+    if was is None or not matched:
+        return True
+    if not isinstance(was, int | Decimal):
         return False
     return is_ < was if move == "dropped" else is_ > was

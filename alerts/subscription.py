@@ -7,7 +7,8 @@ An event of a row, for one query:
 - `left` it matched before and does not now.
 - `changed` it matched before and does now, and any column, or one of those named, differs.
 - `dropped`, `rose` it matches now, was there before, and the column is lower or higher than before. By how much is
-  judged later, against the last value that was told: here every step down (or up) counts, so none is missed.
+  judged later, against the last value that was told: here every step down (or up) counts, so none is missed. Where the
+  row did not match before, or the column was NULL, it may be lower and higher than what was told: both are judged.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     those dropped that it would not tell any more ─▶ the others wait by the new wish
 
 A row stays when the search, as it asks now, finds the same event in the same change. A threshold is not asked again:
-what it is measured from is not in the row.
+what it is measured from is not in the row. A move of a column that is watched no more is no news.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psycopg
 from psycopg.rows import class_row
 
 from alerts.grouping import first_due
-from alerts.saved_search import SavedSearch, Wish
+from alerts.saved_search import MOVES, SavedSearch, Wish
 from alerts.subscription import Event
 from search.index import IndexDefinition, decode_row
 
@@ -68,10 +68,12 @@ def wait_anew(
         return
     asks_otherwise = any(getattr(old.wish, name) != getattr(new.wish, name) for name in _ASKED)
     is_wanted = wants(new.wish) if asks_otherwise else lambda _row: True
+    is_same_column = old.wish.watched_column == new.wish.watched_column
     asked = {"owner": new.owner, "searches": [new.id], "after": 0, "rows": ROWS_PER_STEP}
     with conn.cursor(row_factory=class_row(Waiting)) as cursor:
         while rows := cursor.execute(_ROWS, asked).fetchall():
-            dues = {row.id: first_due(new.wish, row.recorded_at) for row in rows if is_wanted(row)}
+            left = [row for row in rows if is_wanted(row) and (is_same_column or row.event not in MOVES)]
+            dues = {row.id: first_due(new.wish, row.recorded_at) for row in left}
             conn.execute(_DROP_THESE, [CHANGED, [row.id for row in rows if row.id not in dues]])
             conn.execute(_POSTPONE, [list(dues), list(dues.values())])
             asked["after"] = rows[-1].id

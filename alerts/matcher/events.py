@@ -62,9 +62,9 @@ def event_bits(watched: Watched, change: Change, sides: int, definition: IndexDe
         if watched.changed and sides == BOTH and _differs(watched.columns, before, after):
             made |= Event.CHANGED
         if sides & AFTER:
-            if any(_moved(column, before, after, definition) < 0 for column in watched.dropped):
+            if any(_may_have_moved(-1, column, before, after, sides, definition) for column in watched.dropped):
                 made |= Event.DROPPED
-            if any(_moved(column, before, after, definition) > 0 for column in watched.rose):
+            if any(_may_have_moved(1, column, before, after, sides, definition) for column in watched.rose):
                 made |= Event.ROSE
     return int(made)
 
@@ -84,12 +84,19 @@ def _is_nan(value: object) -> bool:
     return isinstance(value, Decimal | float) and isnan(value)
 
 
-def _moved(column: str, before: Row, after: Row, definition: IndexDefinition) -> int:
-    """-1 when the column is lower than before, 1 when it is higher. NULL and arrays have no height."""
+def _may_have_moved(
+    direction: int, column: str, before: Row, after: Row, sides: int, definition: IndexDefinition
+) -> bool:
+    """Whether the column is lower (-1) or higher (1) than before; or it may be than was told, because nobody was told
+    what it was just before: the row did not match, or it was NULL. NULL and arrays have no height."""
     found = definition.by_name.get(column)
     one, other = before.get(column), after.get(column)
-    if one == other or one is None or other is None or found is None or found.is_array or not found.kind.has_order:
-        return 0
+    if other is None or found is None or found.is_array or not found.kind.has_order:
+        return False
+    if sides == AFTER or one is None:
+        return True
+    if one == other:
+        return False
     rules = RULES[found.kind]
     low, high = rules.form(rules.from_row(one)), rules.form(rules.from_row(other))
-    return int(high > low) - int(high < low)
+    return int(high > low) - int(high < low) == direction

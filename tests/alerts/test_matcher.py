@@ -151,8 +151,8 @@ def test_each_event_is_told_to_those_who_watch_it(tmp_path: Path) -> None:
         ({"price": 95, "title": "a"}, {"price": 95, "title": "b"}),
     ]
     assert _set(matcher.match(changes, NOW)) == {
-        (0, 0, Event.ENTERED), (1, 1, Event.LEFT), (2, 0, Event.ENTERED), (2, 4, Event.DROPPED), (3, 2, Event.CHANGED),
-        (3, 5, Event.ROSE), (4, 1, Event.LEFT), (5, 2, Event.CHANGED), (5, 3, Event.CHANGED),
+        (0, 0, Event.ENTERED), (1, 1, Event.LEFT), (2, 0, Event.ENTERED), (2, 4, Event.DROPPED), (2, 5, Event.ROSE),
+        (3, 2, Event.CHANGED), (3, 5, Event.ROSE), (4, 1, Event.LEFT), (5, 2, Event.CHANGED), (5, 3, Event.CHANGED),
     }  # fmt: skip
 
 

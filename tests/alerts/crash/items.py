@@ -174,8 +174,8 @@ class Items:
         was, now = (row is not None and holds(decode_row(self.definition, row)) for row in (before, after))
         old, new = moves.decoded(before), moves.decoded(after)
         events = [("entered", now and not was), ("left", was and not now), ("changed", was and now and old != new)]
-        if now and old and new and None not in (old["price"], new["price"]):
-            events.append(("dropped", new["price"] < old["price"]))
+        if now and old and new and new["price"] is not None:
+            events.append(("dropped", not was or old["price"] is None or new["price"] < old["price"]))
         wanted = [event for event, holds_ in events if holds_ and event in search.wish.events]
         if not wanted:
             return (), memory

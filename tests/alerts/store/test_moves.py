@@ -84,6 +84,16 @@ def test_what_is_no_number_moves_nowhere(price: str) -> None:
     assert judged(watching, ["dropped", "rose"], none, some).reasons == {}
 
 
+def test_what_only_came_to_match_is_not_remembered() -> None:
+    """Neither that it did not move, nor that it moved as nobody wants to be told."""
+    watching = wish(events=["dropped"], watched_column="price")
+    for old in (90, 70, None):
+        assert judged(watching, ["dropped"], {"price": old}, {"price": 90}).memory == NOTHING
+    assert judged(watching, ["dropped"], {"price": 90}, {"price": 90}, Memory(Decimal(100))).reasons == {
+        "dropped": "price dropped from 100 to 90"
+    }
+
+
 def test_reasons() -> None:
     any_, named = wish(events=["changed"]), wish(events=["changed"], columns=["price"])
     old, new = {"id": 1, "price": 2, "title": "a"}, {"id": 1, "price": 3, "title": "b"}

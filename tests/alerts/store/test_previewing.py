@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from alerts.matcher.matcher import Matcher
@@ -74,6 +74,40 @@ def recorded(asked: Wish, versions: list[bytes | None]) -> dict[str, int]:
 def test_a_preview_is_what_is_recorded(asked: Wish, versions: list[bytes | None]) -> None:
     past = [Version("a", each, number > 0, at(number)) for number, each in enumerate(versions)]
     assert count_events(asked, past, definition(), NOW) == recorded(asked, versions)
+
+
+def told_moves(versions: list[bytes | None], threshold: int) -> dict[str, int]:
+    """As the docs say it of a price in Paris, of which just drops and rises are told."""
+    told: int | None = None
+    counted = {"dropped": 0, "rose": 0}
+    for before, after in pairwise([None if each is None else json.loads(each) for each in versions]):
+        if before is None or after is None or after["city"] != "paris" or after["price"] is None:
+            continue
+        old, new = before["price"], after["price"]
+        base = old if told is None else told
+        if base is not None and new != base and abs(new - base) >= threshold:
+            counted["dropped" if new < base else "rose"] += 1
+            told = new
+        elif told is None and old != new:
+            told = old
+    return counted
+
+
+@given(st.lists(rows.filter(bool), min_size=1, max_size=12), st.sampled_from([0, 5]))
+@example([row(1, 20), row(1, 10), row(1, 10, city="lyon"), row(1, 5, city="lyon"), row(1, 5)], 0)
+@example([row(1, 20), row(1, 10), row(1, None), row(1, 5)], 0)
+@example([row(1, 20, city="lyon"), row(1, 10)], 0)
+def test_a_move_is_told_however_the_value_came_there(versions: list[bytes | None], threshold: int) -> None:
+    """Also where it moved while the row did not match, or was unknown in between."""
+    asked = wish(query="city:paris", events=["dropped", "rose"], watched_column="price", threshold=threshold)
+    assert recorded(asked, versions) == told_moves(versions, threshold)
+
+
+def test_what_it_was_before_it_matched_is_no_price_that_counts() -> None:
+    """It rose into the range, which this search is not told of; then it drops within it."""
+    asked = wish(query="price:10..", events=["dropped"], watched_column="price", threshold=2)
+    versions = [row(1, 5), row(1, 20), row(1, 15)]
+    assert recorded(asked, versions) == {"dropped": 1}  # type: ignore[arg-type]
 
 
 def test_rows_are_looked_at_one_by_one() -> None:

@@ -217,6 +217,15 @@ def test_what_waits_is_told_only_if_the_search_still_asks_for_it(conn: psycopg.C
     assert edit(query=wish(query="city:lyon").query) == ["changed"] * 4
 
 
+def test_a_move_that_waits_is_not_told_to_who_watches_another_column(conn: psycopg.Connection) -> None:
+    given = {"events": ["entered", "dropped"], "watched_column": "price", "frequency": "daily"}
+    made = store.create(conn, "ada", wish(**given))
+    moved = match(made.id, event="dropped", version=1, before=row(1, 100), after=row(1, 90))
+    record(conn, "listing", 2, [match(made.id, 2), moved])
+    store.update(conn, "ada", made.id, changed(watched_column="bedrooms"), wants=lambda _wish: lambda _row: True)
+    assert [reason for _, reason in pending_and_dropped(conn)] == [None, "changed"]
+
+
 def test_what_was_told_of_one_column_does_not_count_for_another(conn: psycopg.Connection) -> None:
     moves = {"events": ["dropped"], "watched_column": "price"}
     made, other = store.create(conn, "ada", wish(**moves)), store.create(conn, "ada", wish(**moves))
