@@ -7,7 +7,8 @@ delay nobody, and see every change once. What a view held before it had alerts, 
 anew, is not news: nobody is told.
 
 Who stood still for more than a day finds a topic that was compacted: what changed twice meanwhile is not all there.
-Events are never made up for it; that some may be missing, and of when, is kept beside the mark.
+Events are never made up for it; that some may be missing, and of when, is kept beside the mark. So it is of changes
+that were not matched yet when a view that was changed took over: what lies before it is of another shape.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from cdc.failpoints import reached
 from cdc.postgres import connect
 from search.index import define
 from views.sinks.sink import Change, HistorySink, Mark, Refused, SinkKind, ViewShape
-from views.sinks.wholeness import lost
+from views.sinks.wholeness import Stretch, follows, lost
 
 RETRY_S: Final = 1.0
 SHOWN_S: Final = 7 * 86_400
@@ -47,6 +48,10 @@ _PREPARE: Final = """
 """
 _MARK: Final = "select mark::text, is_silent from headwater.alert_places where view = %s and generation = %s"
 _SHOWN: Final = "select mark::text from headwater.alert_places where view = %s and is_shown and mark is not null"
+_REPLACED: Final = """
+    select mark::text from headwater.alert_places
+    where view = %s and is_shown and generation <> %s and mark is not null
+"""
 _MOVE: Final = "update headwater.alert_places set mark = %s where view = %s and generation = %s"
 _DROP: Final = "delete from headwater.alert_places where view = %s and generation = %s"
 _CURRENT: Final = "select max(generation) from headwater.alert_places where view = %s and is_shown"
@@ -142,7 +147,10 @@ class AlertSink(HistorySink):
         with self._connected() as conn, conn.transaction():
             self._since, is_silent = self._known(conn)
             self._watch.unread = []
-            lacks = self._lacks if is_silent else self._lacking(changes, mark, steps or [mark])
+            lacks = self._lacks
+            if not is_silent:
+                is_new = self._since is None
+                lacks = self._left(conn, mark, steps) if is_new else self._lacking(changes, mark, steps or [mark])
             matches = () if is_silent else self._matched(changes, steps or [mark])
             record(conn, view, mark.next_offset, matches, topic_id=mark.topic_id, reenter_s=self._reenter_s)
             reached("recorded")
@@ -168,10 +176,22 @@ class AlertSink(HistorySink):
         told = [(each.version, steps[min(bisect_right(ends, each.version), last)].published_at_us) for each in changes]
         known = self._since.next_offset, max(self._since.published_at_us, self._told_at_us)
         found = lost(known, told, (mark.next_offset, max(mark.published_at_us, steps[-1].published_at_us)), now_us)
-        if found is None:
+        return _together(before, found, now_us)
+
+    def _left(self, conn: psycopg.Connection, mark: Mark, steps: Sequence[Mark]) -> Lacks | None:
+        """What the place that this one replaces lacked, and what it had not matched when the present shape began:
+        this one begins there."""
+        row = conn.execute(_REPLACED, [self._shape.view, self._generation]).fetchone()
+        if row is None:
+            return None
+        now_us = time.time_ns() // 1000
+        old, before = msgspec.json.decode(row[0], type=Mark), msgspec.json.decode(row[0], type=_Noted).lacks
+        if before is not None and not before.is_shown(now_us):
+            before = None
+        if old.topic_id != mark.topic_id or not old.is_whole or follows(old.next_offset, mark.since):
             return before
-        since = found if before is None else before
-        return Lacks(min(since.from_us, found.from_us), max(since.until_us, found.until_us), now_us)
+        began_at_us = steps[0].published_at_us if steps else now_us
+        return _together(before, Stretch(old.published_at_us, max(began_at_us, old.published_at_us)), now_us)
 
     def tend(self) -> None:
         """The searches of a view, when they are many; the outbox is the notifier's to clear."""
@@ -209,6 +229,13 @@ class AlertSink(HistorySink):
             if self._conn is None or self._conn.closed:
                 self._conn = connect(self._postgres)
             yield self._conn
+
+
+def _together(before: Lacks | None, found: Stretch | None, now_us: int) -> Lacks | None:
+    if found is None:
+        return before
+    since = found if before is None else before
+    return Lacks(min(since.from_us, found.from_us), max(since.until_us, found.until_us), now_us)
 
 
 @contextmanager

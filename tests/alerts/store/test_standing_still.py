@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 
@@ -66,8 +67,8 @@ def sink(conn: psycopg.Connection, kind: AlertKind) -> Iterator[AlertSink]:
     made.close()
 
 
-def opened(kind: AlertKind) -> AlertSink:
-    made = kind.open(ViewShape("market", "listing", FIELDS, ("id",)), 1)
+def opened(kind: AlertKind, generation: int = 1) -> AlertSink:
+    made = kind.open(ViewShape("market", "listing", FIELDS, ("id",)), generation)
     made._watch = Nobody()  # type: ignore[assignment]
     return made
 
@@ -89,4 +90,35 @@ def test_what_nobody_was_told_is_said_with_its_time(conn: psycopg.Connection, ki
 def test_who_stood_still_while_nothing_was_forgotten_says_nothing(conn: psycopg.Connection, sink: AlertSink) -> None:
     sink.apply([change(6), change(7), change(9)], mark(10, 1), [mark(8, 40), mark(10, 1)])
     sink.apply([change(20)], mark(21, 0), [mark(21, 0)])  # an epoch was aborted: nothing so young is forgotten
+    assert lacking(conn, "listing") is None
+
+
+def replacing(kind: AlertKind, since: int, generation: int = 2) -> None:
+    """Another shape of the view takes over, which begins there: an hour ago."""
+    made = opened(kind, generation)
+    assert made.mark() is None
+    made.prepare()
+    first = msgspec.structs.replace(mark(since + 1, 0), since=since, published_at_us=0)  # it is being filled
+    made.apply([change(since)], first, [mark(since + 1, 1)])
+    made.apply([], msgspec.structs.replace(mark(since + 1, 1), since=since), [])
+    kind.switch("market", "listing", generation)
+    made.close()
+
+
+def test_what_was_not_matched_before_a_changed_view_took_over_is_said(
+    conn: psycopg.Connection, kind: AlertKind, sink: AlertSink
+) -> None:
+    """After the mark come a commit's own offset, a change and that of its commit."""
+    replacing(kind, since=8)
+    found = lacking(conn, "listing")
+    assert found is not None
+    assert (found.from_us, found.until_us) == (NOW_US - 60 * HOUR_US, NOW_US - HOUR_US)
+    replacing(kind, since=10, generation=3)
+    assert lacking(conn, "listing") == found, "what the one before lacked is said on"
+
+
+def test_who_had_matched_all_when_a_changed_view_took_over_says_nothing(
+    conn: psycopg.Connection, kind: AlertKind, sink: AlertSink
+) -> None:
+    replacing(kind, since=6)
     assert lacking(conn, "listing") is None
