@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
 from typing import Final, Protocol
 
 from alerts.explaining import LastChange
+from cdc.errors import ViewError
 from headwater.api.shapes import Shapes
 from headwater.deployment import Deployment
 from headwater.view_history import History, read_history
-from headwater.views.kept import Frontiers, open_view
+from headwater.views.kept import Frontiers, KeptView, open_view
 from headwater.views.key_text import encoded, named_values, words_of
 from headwater.views.past_warehouse import PastVersion, PastWarehouse
 from search.engine import SearchEngine
 from search.index import IndexDefinition, define
-from search.query import Query
+from search.query import MatchAll, Query
 from views.maintain.registry import Registry
 
 ALERTS: Final = "alerts"
@@ -31,7 +33,7 @@ class Views(Protocol):
         """Raises for a view that is not there, or has no alerts."""
 
     def count(self, view: str, query: Query) -> int | None:
-        """How many rows match now; None when the view is not in the search."""
+        """How many rows match now; None when the view is not in the search, unless every row does."""
 
     def row(self, view: str, key: Sequence[str] | str) -> tuple[bytes, bytes | None]:
         """A key as the view's topic writes it, from what a person typed, and its row."""
@@ -54,19 +56,26 @@ class KnownViews:
 
     def count(self, view: str, query: Query) -> int | None:
         if not self._shapes.has(view, SEARCH):
-            return None
+            return self._rows(view) if isinstance(query, MatchAll) else None
         engine = SearchEngine.open(self._deployment.elasticsearch, self._shapes.shape(view))
         try:
             return engine.count(query)
         finally:
             engine.close()
 
+    def _rows(self, view: str) -> int | None:
+        with suppress(ViewError):  # it is not there yet
+            return self._kept(view).occupied().rows
+        return None
+
     def row(self, view: str, key: Sequence[str] | str) -> tuple[bytes, bytes | None]:
-        registry = Registry(self._deployment.settings.views_state)
-        kept = open_view(registry, self._frontiers.look(), view)
+        kept = self._kept(view)
         values = named_values(kept.store, words_of(kept.store, key) if isinstance(key, str) else key)
         (wanted,) = encoded(kept.store, [[values[name] for name in kept.store.key]])
         return self._shapes.key(view, values), kept.read([wanted]).get(wanted)
+
+    def _kept(self, view: str) -> KeptView:
+        return open_view(Registry(self._deployment.settings.views_state), self._frontiers.look(), view)
 
     def last_change(self, view: str, key: bytes) -> LastChange | None:
         if not self._shapes.has(view, WAREHOUSE):
