@@ -8,7 +8,7 @@ known here. The body is a notification as JSON. What does not fit is counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -33,10 +33,12 @@ def body(
     unsubscribe_url: str,
     items_max: int,
     items_more: int = 0,
+    imaged: Callable[[Sequence[list[Pending]]], Iterable[list[Pending]]] = lambda items: items,
 ) -> bytes:
-    """`items_more` are told with it and not in the draft."""
+    """`items_more` are told with it and not in the draft. `imaged` gives the items, each the rows of one, with what
+    they were before and after; it is asked for no more of them than it takes."""
     items = _items(draft.rows)
-    shown = _fitting((_item(rows, searches) for rows in items), items_max)
+    shown = _fitting((_item(rows, searches) for rows in imaged(items)), items_max)
     told = {
         "id": id_,
         "owner": owner,

@@ -10,9 +10,10 @@ nothing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, NamedTuple
 
 import psycopg
@@ -25,6 +26,10 @@ from alerts.posting import Posting, post
 from alerts.store import by_ids
 from cdc.failpoints import reached
 
+JOINED_ROWS_MAX: Final = 40_000
+"""That are looked at with those that are due, because they are of the same changes; others are told by themselves."""
+IMAGES_AT_ONCE: Final = 20
+"""Items whose rows are read together."""
 LONGEST_DAY: Final = timedelta(hours=49)
 """A local day, where one was ever repeated."""
 
@@ -39,20 +44,21 @@ _DUE_OWNERS: Final = """
     order by o.owner collate "C" limit %(owners)s
     for no key update skip locked
 """
-# What is due, and what else is pending of the same changes: it is told with them.
+# What is due, and what else is pending of the same changes: it is told with them. Without the rows' images: a digest
+# may be of many that are large, and few of them are shown.
 _ROWS: Final = """
     with due as (
         select view, key_hash, version from headwater.outbox
         where owner = %(owner)s and told_at is null and dropped_reason is null and due_at <= %(now)s
         order by sequence limit %(rows)s
     )
-    select o.id, o.sequence, o.subscription_id, o.view, o.key, o.version, o.event, o.recorded_at, o.reason,
-        o.before::text as before, o.after::text as after
+    select o.id, o.sequence, o.subscription_id, o.view, o.key, o.version, o.event, o.recorded_at, o.reason
     from headwater.outbox o
     where o.owner = %(owner)s and o.told_at is null and o.dropped_reason is null
         and (o.view, o.key_hash, o.version) in (select view, key_hash, version from due)
-    order by o.sequence
+    order by o.sequence limit %(most)s
 """
+_IMAGES: Final = "select id, before::text, after::text from headwater.outbox where id = any(%s)"
 # Of the same searches, due as well, and more than are looked at together.
 _REST: Final = """
     from headwater.outbox o
@@ -85,6 +91,10 @@ _DROP: Final = """
     update headwater.outbox o set dropped_reason = n.reason
     from unnest(%s::bigint[], %s::text[]) n (id, reason) where o.id = n.id
 """
+
+
+_GONE: Final = None, None
+"""Of a row that was erased this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +144,8 @@ def next_due_at(conn: psycopg.Connection) -> datetime | None:
 
 
 def _notify_owner(conn: psycopg.Connection, owner: str, pace: Pace, now: datetime) -> Round:
-    asked = {"owner": owner, "now": now, "rows": pace.rows_per_owner_max}
+    most = pace.rows_per_owner_max + JOINED_ROWS_MAX
+    asked = {"owner": owner, "now": now, "rows": pace.rows_per_owner_max, "most": most}
     rows = conn.cursor(row_factory=class_row(Pending)).execute(_ROWS, asked).fetchall()
     known = _knowledge(conn, owner, rows, pace, now)
     decision = decide(rows, known, now)
@@ -209,7 +220,8 @@ def _write(
     rest = rest or _Rest({}, 0, 0, 0)
 
     def made(id_: str, number: int, url: str) -> bytes:
-        return body(id_, owner, number, draft, known.searches, now, url, pace.items_per_notification_max, rest.items)
+        most = pace.items_per_notification_max
+        return body(id_, owner, number, draft, known.searches, now, url, most, rest.items, partial(_imaged, conn))
 
     first, last = draft.rows[0].sequence, max(draft.rows[-1].sequence, rest.last_sequence)
     to = draft.target
@@ -221,6 +233,17 @@ def _write(
         conn.execute(_TELL_REST, {**rest.asked, "notification": posted.notification})
     reached("told")
     return rest.rows
+
+
+def _imaged(conn: psycopg.Connection, items: Sequence[list[Pending]]) -> Iterator[list[Pending]]:
+    """With what each was before the first of its rows, and after the last; read only as far as somebody asks."""
+    for start in range(0, len(items), IMAGES_AT_ONCE):
+        some = items[start : start + IMAGES_AT_ONCE]
+        found = conn.execute(_IMAGES, [[id_ for rows in some for id_ in (rows[0].id, rows[-1].id)]])
+        images = {id_: (before, after) for id_, before, after in found}
+        for rows in some:
+            whole = [replace(rows[0], before=images.get(rows[0].id, _GONE)[0]), *rows[1:]]
+            yield [*whole[:-1], replace(whole[-1], after=images.get(whole[-1].id, _GONE)[1])]
 
 
 def _settle(conn: psycopg.Connection, decision: Decision) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 
 from alerts import inbox, notifier, posting, store
+from alerts.grouping import Decision, Pending, decide
 from alerts.notifier import Pace, Round, next_due_at, notify
 from alerts.refusals import NoSuchSearch
 from alerts.saved_search import SavedSearch
@@ -21,7 +23,7 @@ from alerts.suppressions import lift, suppress
 from alerts.suppressions import listed as suppressed
 from alerts.unsubscribing import _MEANT, meant, unsubscribe
 from tests.alerts.store.conftest import Connect
-from tests.alerts.store.wishes import match, record, wish
+from tests.alerts.store.wishes import match, record, row, wish
 
 pytestmark = pytest.mark.stack
 
@@ -135,6 +137,50 @@ def test_more_than_is_looked_at_is_one_message_all_the_same(desk: Desk, clock: C
     assert desk.all("events, first_sequence, last_sequence", "notifications") == [(10, 1, 11)]
     assert desk.settled() == ["told"] * 9 + [None, "told", None, None]
     assert desk.notify().told == 1, "the other's"
+
+
+def test_rows_are_read_only_of_the_items_that_are_shown(
+    desk: Desk, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daily, looked_at, read = desk.save(frequency="daily", events=["changed"]), list[Pending](), list[int]()
+
+    def deciding(rows: list[Pending], *given: Any) -> Decision:
+        looked_at.extend(rows)
+        return decide(rows, *given)
+
+    def reading(conn: psycopg.Connection, items: Any) -> Iterator[list[Pending]]:
+        for item in imaged(conn, items):
+            read.append(len(item))
+            yield item
+
+    imaged = notifier._imaged
+    monkeypatch.setattr(notifier, "decide", deciding)
+    monkeypatch.setattr(notifier, "_imaged", reading)
+    monkeypatch.setattr(notifier, "IMAGES_AT_ONCE", 1)
+    for version, (key, old, new) in enumerate([(1, 10, 20), (2, 70, 80), (1, 20, 30), (3, 1, 2), (1, 30, 40)], 1):
+        changed = match(daily.id, key, "changed", version, row(key, old), row(key, new))
+        record(desk.conn, "listing", version + 1, [changed], clock=clock)
+    clock.now += timedelta(days=2)
+    assert notify(desk.conn, replace(PACE, items_per_notification_max=2), clock) == Round(1, 1, 5)
+    [(body,)] = desk.all("body::text", "notifications")
+    told = json.loads(body)
+    prices = [(item["before"]["price"], item["after"]["price"]) for item in told["items"]]
+    assert (prices, told["items_left_out"]) == ([(10, 40), (70, 80)], 1)
+    assert {(each.before, each.after) for each in looked_at} == {(None, None)}
+    assert read == [3, 1], "of the third nothing was read"
+
+
+def test_more_rows_of_the_same_changes_than_are_looked_at_are_told_later(
+    desk: Desk, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier, "JOINED_ROWS_MAX", 1)
+    searches = [desk.save() for _ in range(4)]
+    desk.hit(*searches)
+    pace = replace(PACE, rows_per_owner_max=1, burst_s=0)
+    rounds = [notify(desk.conn, pace, clock) for _ in range(4)]
+    assert [each.told for each in rounds] == [2, 2, 0, 0]
+    assert rounds[-1] == Round()
+    assert desk.settled() == ["told"] * 4
 
 
 def test_a_cap_counts_messages_of_the_day(desk: Desk, clock: Clock) -> None:
