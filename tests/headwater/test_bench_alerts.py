@@ -57,6 +57,24 @@ def test_its_object_has_every_figure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("drawn", [property_market, product_watch])
+def test_what_is_timed_until_it_is_live_are_queries_of_the_workload(
+    drawn: Callable[..., Workload], tmp_path: Path
+) -> None:
+    workload = drawn(400, 60, seen=100)
+    seen = [decode_row(workload.definition, row) for row in workload.seen]
+    matcher = Matcher.build(tmp_path, workload.definition, workload.entries, seen)
+    met = bench._met(matcher, workload)
+    queries = {(entry.query, entry.watched) for entry in workload.entries}
+    assert len({entry.id for entry, _ in met}) == len(met) > 0
+    assert all(entry.id < 0 and (entry.query, entry.watched) in queries for entry, _ in met)
+    for entry, change in met:
+        alone = Matcher(workload.definition)
+        alone.put(entry)
+        assert entry.id in alone.match([change], datetime.now(UTC)).subscription
+    assert all(bench._live(matcher, entry, change) > 0 for entry, change in met)
+
+
+@pytest.mark.parametrize("drawn", [property_market, product_watch])
 def test_lucene_monitor_is_given_the_same_subscriptions(drawn: Callable[..., Workload]) -> None:
     """What the harness does with its files, but for distance and price, done here: it finds what the evaluator does."""
     workload = drawn(300, 40, seen=200)
