@@ -43,6 +43,11 @@ LIVE_TRIES: Final = 9
 LIVE_EVENTS: Final = 256
 """The last ones: among them are events that a query of the workload is to be told of."""
 RESULT_WAIT_S_MAX: Final = 1_800
+LUCENE: Final = (
+    "lucene_monitor_events_per_s", "lucene_monitor_build_s", "lucene_monitor_events", "lucene_monitor_cpu_ms_per_event",
+    "lucene_monitor_batch", "lucene_monitor_tried_cpu_ms", "matches_compared", "ratio", "cpu_ratio",
+)  # fmt: skip
+"""None where it was left out or failed."""
 _MB: Final = 1e6
 
 
@@ -53,6 +58,9 @@ class AlertsPlan:
     lucene_sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     """Empty to leave Lucene Monitor out."""
     lucene_events: int = 1_000
+    """That it has to match at least, and whose matches are compared."""
+    lucene_seconds: float = lucene_monitor.SECONDS
+    """Of warming up, and of measuring, at the least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,8 @@ class AlertsConditions:
     batch_events: int
     lucene: str
     """Version and tuning, or why it was left out."""
+    lucene_batches: dict[str, dict[str, str]]
+    """By workload and size: how many rows it was given at once, the best of some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +96,21 @@ def run(machine: Machine, progress: Progress, plan: AlertsPlan) -> dict[str, Any
             workload = made(size, plan.events)
             with TemporaryDirectory(prefix="headwater-alerts-") as folder:
                 figures, matches = _measure(Path(folder), workload, progress)
+            figures |= dict.fromkeys(LUCENE)
             if size in plan.lucene_sizes and told == lucene_monitor.TUNING:
                 progress.step(f"Lucene Monitor with {size:,}")
-                figures |= _lucene(workload, matches, figures, plan.lucene_events)
+                figures |= _lucene(workload, matches, figures, plan)
             found[workload.name][str(size)] = figures
-    last = [each for each in found["property"].values() if "ratio" in each][-1:]
+    last = [each for each in found["property"].values() if each["ratio"] is not None][-1:]
+    batches = {
+        name: {size: each["lucene_monitor_batch"] for size, each in sizes.items() if each["lucene_monitor_batch"]}
+        for name, sizes in found.items()
+    }
     return {
         **found,
         "lucene_monitor_events_per_s": last[0]["lucene_monitor_events_per_s"] if last else None,
         "ratio": last[0]["ratio"] if last else None,
-        "conditions": AlertsConditions(machine, plan, PROCESSES, BATCH_EVENTS, told),
+        "conditions": AlertsConditions(machine, plan, PROCESSES, BATCH_EVENTS, told, batches),
     }
 
 
@@ -198,10 +213,10 @@ def _single(matcher: Matcher, change: Change, definition: IndexDefinition, now: 
     return (time.perf_counter() - began) * 1000
 
 
-def _lucene(workload: Workload, matches: Matches, figures: dict[str, Any], events: int) -> dict[str, Any]:
-    some = min(events, len(workload.changes))
+def _lucene(workload: Workload, matches: Matches, figures: dict[str, Any], plan: AlertsPlan) -> dict[str, Any]:
+    some = min(plan.lucene_events, len(workload.changes))
     try:
-        ran = lucene_monitor.run(workload, some)
+        ran = lucene_monitor.run(workload, some, plan.lucene_seconds)
     except lucene_monitor.Failed as error:
         return {"lucene_monitor_failed": error.summary}
     chosen = matches.delta < some
@@ -216,10 +231,12 @@ def _lucene(workload: Workload, matches: Matches, figures: dict[str, Any], event
         "lucene_monitor_events_per_s": round(ran.events_per_s, 1),
         "lucene_monitor_build_s": round(ran.build_s, 1),
         "lucene_monitor_events": some,
-        "lucene_monitor_cpu_ms_per_event": round(ran.cpu_s / some * 1000, 3),
+        "lucene_monitor_cpu_ms_per_event": round(ran.cpu_ms_per_event, 3),
+        "lucene_monitor_batch": lucene_monitor.told_of(ran.batch),
+        "lucene_monitor_tried_cpu_ms": {str(batch): round(cpu_ms, 3) for batch, cpu_ms in ran.tried.items()},
         "matches_compared": len(ours),
-        "ratio": round(figures["events_per_s"] / ran.events_per_s, 1) if ran.events_per_s else None,
-        "cpu_ratio": round(ran.cpu_s / some * 1000 / figures["cpu_ms_per_event"], 1),
+        "ratio": round(figures["events_per_s"] / ran.events_per_s, 1),
+        "cpu_ratio": round(ran.cpu_ms_per_event / figures["cpu_ms_per_event"], 1),
     }
 
 

@@ -2,7 +2,8 @@
 
 What it is given to find candidates by: terms of cities, kinds, features and stems; cells of the map that a circle lies
 in; bands of prices; products; each weighed by how rare it is. Several must be met at once (multipass presearcher).
-Distance and price are then compared exactly, from doc values, by one cheap query. The harness is one Java file.
+Distance and price are then compared exactly, from doc values, by one cheap query. The harness is one Java file; it
+tries rows by themselves and in batches, and warms up and measures all threads with what was best.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -38,6 +39,8 @@ VERSION: Final = "9.11.1"
 """The newest that runs on Java 17."""
 THREADS: Final = 2
 PASSES: Final = 3
+SECONDS: Final = 10.0
+"""Of warming up, and of measuring, at the least; batches are tried before."""
 HEAP_MB: Final = 14_000
 TIMEOUT_S: Final = 3_600
 TUNING: Final = f"Lucene Monitor {VERSION}, {THREADS} threads, {PASSES} passes, cell and band terms, rarest terms first"
@@ -70,10 +73,24 @@ class Failed(StackError):
 class Ran:
     build_s: float
     events_per_s: float
-    cpu_s: float
+    cpu_ms_per_event: float
+    batch: int
+    """What took the least processor time: on a busy machine it is distorted less than the rate."""
+    tried: dict[int, float]
+    """By batch, milliseconds of processor time for an event, in a shorter time."""
     rows: npt.NDArray[np.int32]
-    """Twice the event's number, one more for the row after it."""
+    """Twice the event's number, one more for the row after it. Each row once, however often it was matched."""
     subscriptions: npt.NDArray[np.int32]
+
+
+class _Told(msgspec.Struct):
+    """The harness' last line."""
+
+    build_s: float
+    rows_per_s: float
+    cpu_ms_per_row: float
+    batch: int
+    tried: dict[int, float]
 
 
 def why_not() -> str:
@@ -86,27 +103,50 @@ def why_not() -> str:
     return ""
 
 
-def run(workload: Workload, events: int) -> Ran:
-    """On the first so many events. Raises StackError."""
-    jars = Cache(default_folder()).ensure(JARS)
-    rows = [row for change in workload.changes[:events] for row in change]
+def run(workload: Workload, events: int, seconds: float = SECONDS, batches: Sequence[int] = ()) -> Ran:
+    """On all events, again and again for so long; at the least on the first so many, which are told. Raises
+    StackError."""
+    written = of(workload)
+    rows = [
+        (2 * at + side, row)
+        for at, change in enumerate(workload.changes)
+        for side, row in enumerate(change)
+        if row is not None
+    ]
     with TemporaryDirectory(prefix="headwater-lucene-") as folder:
-        written = of(workload)
         written.weights(Path(folder, "weights"))
         _write(Path(folder, "subscriptions"), (written.subscription(e.id, e.query) for e in workload.entries))
-        _write(Path(folder, "rows"), (written.row(row) for row in rows if row is not None))
-        command = [
-            str(java.find().binary), f"-Xmx{HEAP_MB}m", "-XX:+UseParallelGC", "-cp", f"{jars}/*", str(HARNESS),
-            folder, str(THREADS), str(PASSES),
-        ]  # fmt: skip
-        try:
-            answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            raise Failed("Lucene Monitor's harness failed", detail=str(error.stderr or error)[-2000:]) from error
-        told = msgspec.json.decode(answer.stdout.splitlines()[-1])
+        _write(Path(folder, "rows"), (f"{number}\t{written.row(row)}" for number, row in rows))
+        told = _harness(folder, events, seconds, batches or written.batches)
         found = np.fromfile(Path(folder, "matches"), ">i4").astype(np.int32).reshape(-1, 2)
-    places = np.array([at for at, row in enumerate(rows) if row is not None], np.int32)
-    return Ran(told["build_s"], events / told["took_s"], told["cpu_s"], places[found[:, 0]], found[:, 1])
+    rows_per_event = len(rows) / len(workload.changes)
+    return Ran(
+        told.build_s,
+        told.rows_per_s / rows_per_event,
+        told.cpu_ms_per_row * rows_per_event,
+        told.batch,
+        {batch: cpu_ms * rows_per_event for batch, cpu_ms in told.tried.items()},
+        found[:, 0],
+        found[:, 1],
+    )
+
+
+def _harness(folder: str, events: int, seconds: float, batches: Sequence[int]) -> _Told:
+    jars = Cache(default_folder()).ensure(JARS)
+    command = [
+        str(java.find().binary), f"-Xmx{HEAP_MB}m", "-XX:+UseParallelGC", "-cp", f"{jars}/*", str(HARNESS),
+        folder, str(THREADS), str(PASSES), ",".join(map(str, batches)), str(seconds),
+        str(events),
+    ]  # fmt: skip
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        raise Failed("Lucene Monitor's harness failed", detail=str(error.stderr or error)[-2000:]) from error
+    return msgspec.json.decode(answer.stdout.splitlines()[-1], type=_Told)
+
+
+def told_of(batch: int) -> str:
+    return f"the rows of {batch:,} changes at once" if batch else "each row by itself"
 
 
 def _write(file: Path, lines: Iterable[str]) -> None:
@@ -116,6 +156,9 @@ def _write(file: Path, lines: Iterable[str]) -> None:
 
 class Written(ABC):
     """Subscriptions and rows of a workload in the harness' form."""
+
+    batches: ClassVar[tuple[int, ...]]
+    """Changes whose rows are matched at once, to be tried; 0: each row by itself."""
 
     def __init__(self, definition: IndexDefinition, rows: Sequence[Any]) -> None:
         self._definition = definition
@@ -141,6 +184,8 @@ class Written(ABC):
 
 
 class MarketWritten(Written):
+    batches = (0, 1, 2, 8, 32)
+
     def __init__(self, definition: IndexDefinition, rows: Sequence[Any]) -> None:
         prices = sorted(_cents(row["price"]) for row in rows)
         self._edges = sorted({prices[len(prices) * band >> BANDS] for band in range(1, 1 << BANDS)})
@@ -199,6 +244,9 @@ class MarketWritten(Written):
 
 
 class ShopWritten(Written):
+    batches = (0, 1, 2, 8, 32, 128, 256)
+    """Larger ones pay here, where a row has two terms."""
+
     def _place(self, row: Any) -> tuple[float, float]:
         return 0.0, 0.0
 

@@ -276,7 +276,10 @@ def alerts(
     lucene: Annotated[
         str, typer.Option("--lucene", help="Sizes to run Lucene Monitor with as well; empty for none.")
     ] = "10000,100000,1000000",
-    lucene_events: Annotated[int, typer.Option("--lucene-events", min=10, help="Events it is given.")] = 1_000,
+    lucene_events: Annotated[int, typer.Option("--lucene-events", min=10, help="Events to compare, at least.")] = 1_000,
+    lucene_seconds: Annotated[
+        int, typer.Option("--lucene-seconds", min=1, help="It warms up for so long, and is measured for so long.")
+    ] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Deltas a second against many saved searches, beside Lucene Monitor on the same ones. Needs no stack."""
@@ -288,7 +291,7 @@ def alerts(
     def numbers(text: str) -> tuple[int, ...]:
         return tuple(int(number) for number in text.split(",") if number)
 
-    plan = bench.AlertsPlan(numbers(sizes), events, numbers(lucene), lucene_events)
+    plan = bench.AlertsPlan(numbers(sizes), events, numbers(lucene), lucene_events, lucene_seconds)
     machine = conditions.machine([], load().stack.java)
     found = bench.run(machine, Told(console(stderr=True), quiet=as_json), plan)
     if as_json:
@@ -296,13 +299,17 @@ def alerts(
         return
     names = ("events_per_s", "p50_ms", "p99_ms", "matches_per_event", "candidates_per_event", "memory_mb", "live_s")
     lines = [
-        (workload, f"{int(size):,}", *(f"{each[name]:,}" for name in names), f"{each.get('ratio', '')}")
+        (workload, f"{int(size):,}", *(_figure(each[name]) for name in names), each["ratio"])
         for workload in ("property", "product_watch")
         for size, each in found[workload].items()
     ]
     table(("workload", "subscriptions", *names, "x Lucene Monitor"), lines)
     line(found["conditions"].lucene)
     print_machine(machine)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:,}"
 
 
 BENCHES: Final[tuple[Callable[..., None], ...]] = (

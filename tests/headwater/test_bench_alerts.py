@@ -18,6 +18,7 @@ from headwater.bench import conditions, lucene_monitor
 from headwater.bench.alert_workload import Workload, product_watch, property_market
 from headwater.bench.progress import Silent
 from headwater.plain import plain
+from headwater.stack.cache import Cache, default_folder
 from search.index import decode_row
 
 FIGURES = {
@@ -51,8 +52,11 @@ def test_its_object_has_every_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = bench.AlertsPlan(sizes=(200,), events=100, lucene_sizes=())
     found = json.loads(json.dumps(plain(bench.run(conditions.machine([], ""), Silent(), plan))))
     for workload in ("property", "product_watch"):
-        assert set(found[workload]["200"]) >= FIGURES
-    assert found.keys() >= {"lucene_monitor_events_per_s", "ratio", "conditions"}
+        figures = found[workload]["200"]
+        assert set(figures) >= FIGURES
+        assert {figures[name] for name in bench.LUCENE} == {None}, "left out, and said so"
+        assert figures["live_s"] > 0
+    assert (found["lucene_monitor_events_per_s"], found["ratio"]) == (None, None)
     assert found["conditions"]["lucene"] == "left out"
 
 
@@ -72,6 +76,27 @@ def test_what_is_timed_until_it_is_live_are_queries_of_the_workload(
         alone.put(entry)
         assert entry.id in alone.match([change], datetime.now(UTC)).subscription
     assert all(bench._live(matcher, entry, change) > 0 for entry, change in met)
+
+
+@pytest.fixture
+def lucene() -> None:
+    if why_not := lucene_monitor.why_not():
+        pytest.skip(why_not)
+    if not Cache(default_folder()).has(lucene_monitor.JARS):
+        pytest.skip("Lucene Monitor is not in the cache: `headwater bench alerts` fetches it")
+
+
+@pytest.mark.usefixtures("lucene")
+@pytest.mark.parametrize(("drawn", "batch"), [(property_market, 0), (product_watch, 8)])
+def test_lucene_monitor_finds_the_same_whatever_it_is_given_at_once(drawn: Callable[..., Workload], batch: int) -> None:
+    workload = drawn(400, 60, seen=100)
+    ran = lucene_monitor.run(workload, 20, 0.3, (batch,))
+    wanted = {each for each in zip(*_met(workload), strict=True) if each[0] < 2 * 20}
+    found = [*zip(ran.rows.tolist(), ran.subscriptions.tolist(), strict=True)]
+    assert set(found) == wanted
+    assert len(found) == len(wanted), "however often the rows were matched"
+    assert (ran.batch, set(ran.tried)) == (batch, {batch})
+    assert min(ran.events_per_s, ran.cpu_ms_per_event, ran.tried[batch]) > 0
 
 
 @pytest.mark.parametrize("drawn", [property_market, product_watch])
@@ -97,7 +122,7 @@ def test_what_lucene_monitor_finds_of_rows_becomes_events(drawn: Callable[..., W
         naive.put(entry)
     wanted = naive.match(bench.decoded(workload.changes, workload.definition), now)
     rows, subscriptions = (np.array(each, np.int32) for each in _met(workload))
-    told = bench._told(workload, lucene_monitor.Ran(1, 1, 1, rows, subscriptions), len(workload.changes))
+    told = bench._told(workload, lucene_monitor.Ran(1, 1, 1, 0, {}, rows, subscriptions), len(workload.changes))
     assert told == {*zip(wanted.delta.tolist(), wanted.subscription.tolist(), strict=True)}
 
 
