@@ -10,18 +10,21 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
+
+import psycopg
 
 from cdc import eras
 from cdc.capture import Capture
 from cdc.catalog_reader import describe
 from cdc.changelog import ChangeLog
 from cdc.epochs import EpochPlanner
+from cdc.events import TableName
 from cdc.position import Lsn
 from cdc.postgres import connect
 from cdc.snapshots import SnapshotTracker
@@ -176,15 +179,25 @@ def _small(bench: Bench, plan: ViewsPlan) -> Sized:
 
 @contextmanager
 def database(bench: Bench, rows: int) -> Iterator[tuple[Capture, Shop]]:
-    """Loaded before it is captured: its rows come through the initial snapshot."""
     bench.progress.step(f"a database of {rows:,} orders")
-    named = tuple(map(str, TABLES))
+    with loaded(bench, DDL, TABLES, lambda conn: Shop(conn, rows).load(), rows) as (capture, conn):
+        yield capture, Shop(conn, rows)
+
+
+@contextmanager
+def loaded(
+    bench: Bench,
+    ddl: LiteralString,
+    tables: Sequence[TableName],
+    load: Callable[[psycopg.Connection], None],
+    rows: int,
+) -> Iterator[tuple[Capture, psycopg.Connection]]:
+    """Loaded before it is captured: its rows come through the initial snapshot. About so many are to come."""
     with ExitStack() as closing:
-        place_ = place.fresh_database(bench.deployment, bench.progress, DDL, named)
+        place_ = place.fresh_database(bench.deployment, bench.progress, ddl, tuple(map(str, tables)))
         capture = closing.enter_context(place_)
         conn = closing.enter_context(connect(capture.postgres))
-        shop = Shop(conn, rows)
-        shop.load()
+        load(conn)
         capture.ensure(bench.progress.step)
         tracker = SnapshotTracker(ChangeLog(capture.kafka, capture.source))
         with bench.progress.amount("into the log", rows) as advance:
@@ -193,7 +206,7 @@ def database(bench: Bench, rows: int) -> Iterator[tuple[Capture, Shop]]:
                 advance(seen.rows - known)
                 known = seen.rows
                 time.sleep(POLL_S)
-        yield capture, shop
+        yield capture, conn
 
 
 @contextmanager

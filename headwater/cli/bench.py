@@ -113,6 +113,9 @@ def rebuild(
     rows: Annotated[int, typer.Option("--rows", min=1_000, help="Orders in the database.")] = 1_000_000,
     rate: Annotated[int, typer.Option("--rate", min=1, help="Changes a second while it is rebuilt.")] = 200,
     commits: CommitsOption = 100,
+    nested: Annotated[
+        int, typer.Option("--nested", min=0, help="Then so many documents with others in them; 0: none.")
+    ] = 100_000,
     here: HereOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -123,7 +126,7 @@ def rebuild(
     from headwater.plain import plain
 
     with _measuring(here=here, quiet=as_json, servers=SERVERS + SINKS) as (deployment, spark, machine, progress):
-        found = bench.run(Bench(deployment, spark, machine, progress), bench.RebuildPlan(rows, rate, commits))
+        found = bench.run(Bench(deployment, spark, machine, progress), bench.RebuildPlan(rows, rate, commits, nested))
     if as_json:
         print_json(plain(found))
         return

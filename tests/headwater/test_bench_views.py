@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headwater.bench import rebuild
 from headwater.bench import views as bench
 from headwater.bench.figures import Latencies
 from headwater.bench.view_workload import CARD, SALES, SPENT
@@ -27,3 +28,10 @@ def test_every_promised_figure_is_there() -> None:
 
 def test_its_views_are_views() -> None:
     assert [view.name for text in (CARD, SALES, SPENT) for view in parse(text)] == ["order_card", "sales", "spent"]
+
+
+def test_what_is_rebuilt_are_views_of_the_index() -> None:
+    for wanted in (rebuild.ORDERS, rebuild.PAGES):
+        [view] = parse(wanted.definition)
+        assert view.name == wanted.view
+        assert wanted.definition.count("sinks = 'search'") == 1
