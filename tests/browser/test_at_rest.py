@@ -3,14 +3,16 @@ somebody has the keyboard. A real browser, without Spark."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import psycopg
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from cdc.addresses import PostgresAddress, Source
 from cdc.catalog_reader import describe
@@ -23,6 +25,7 @@ from headwater.settings import Settings
 from headwater.views.verify_history import PlaceResult, VerifyHistory, VerifyRun, Why
 from tests.browser.conftest import Shoot, window
 from tests.headwater.test_http import free_port
+from tests.waiting import eventually
 from views.generation import Generation, GenerationState
 from views.maintain.book import Book
 from views.maintain.registry import Registry, Review, State, ViewState, ViewStatus, Wanted, WantedView
@@ -188,3 +191,56 @@ def test_who_was_signed_out_is_told(at_rest: AtRest, console: Page, monkeypatch:
     console.goto("console/views")
     console.context.clear_cookies()
     expect(console.locator("[data-link-state]")).to_contain_text("Signed out or gone")
+
+
+class Line:
+    """What an open inbox is answered: one stream after the other, and a refusal when there is none."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self.asked: list[int] = []
+        """After which news each time."""
+        self.streams: list[range] = []
+        page.clock.install()
+        page.route("**/inbox/live?*", self._answer)
+
+    def wait_for(self, asked: int) -> None:
+        eventually(lambda: self._page.clock.fast_forward(5_000) or len(self.asked) >= asked)
+
+    def _answer(self, route: Route) -> None:
+        query = parse_qs(urlsplit(route.request.url).query)
+        self.asked.append(int(query["after"][0]))
+        if not self.streams:
+            route.fulfill(status=502)
+            return
+        body = "retry: 100\n\n" + "".join(map(news, self.streams.pop(0)))
+        route.fulfill(content_type="text/event-stream", body=body)
+
+
+def news(sequence: int) -> str:
+    html = f'<li class="card news" data-sequence="{sequence}"><h2>House {sequence}</h2></li>'
+    return f"id: {sequence}\nevent: news\ndata: {json.dumps({'sequence': sequence, 'html': html})}\n\n"
+
+
+def open_inbox(at_rest: AtRest, page: Page) -> None:
+    link = httpx.post(f"{at_rest.url}v1/site/sessions", json={"owner": "ada", "to": "inbox"})
+    page.goto(link.raise_for_status().json()["url"])
+
+
+def test_an_inbox_that_was_refused_asks_again(at_rest: AtRest, page: Page) -> None:
+    line, said = Line(page), page.locator("#live-said")
+    open_inbox(at_rest, page)
+    expect(said).to_have_text("Connection lost, trying again")
+    line.streams.append(range(1, 206))
+    line.wait_for(2)
+    expect(page.locator(".news")).to_have_count(200)
+    expect(page.locator(".news h2").first).to_have_text("House 205")
+    assert page.get_by_role("link", name="Older").get_attribute("href") == "inbox?before=6", "those that went"
+    line.wait_for(4)
+    expect(said).to_have_text("Signed out or gone: load the page again")
+    line.streams.append(range(204, 207))
+    line.wait_for(5)
+    expect(page.locator(".news h2").first).to_have_text("House 206")
+    assert line.asked[:2] == [0, 0]
+    assert 205 in line.asked[2:], "from where the page is"
+    expect(page.locator(".news", has_text="House 205")).to_have_count(1)

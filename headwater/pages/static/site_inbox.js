@@ -1,26 +1,33 @@
-// An open inbox: news arrive by server-sent events, and after a pause the browser goes on from the last one it has.
+// An open inbox: news arrive by server-sent events, and after a pause the page goes on from the last one it has.
 "use strict";
 (() => {
   const live = document.getElementById("live"), list = document.getElementById("news");
   const said = document.getElementById("live-said"), told = document.getElementById("news-said");
   if (!live || !list || !window.EventSource) return;
   live.hidden = false;
-  let count = 0;
-  const title = document.title;
-  const stream = new EventSource(live.dataset.live);
-  stream.addEventListener("open", () => { live.classList.add("is-on"); said.textContent = "Live"; });
-  stream.addEventListener("error", () => { live.classList.remove("is-on"); said.textContent = "Reconnecting…"; });
-  stream.addEventListener("news", (event) => {
-    const news = JSON.parse(event.data);
-    if (document.getElementById(`news-${news.sequence}`)) return;
+  const SHOWN_MAX = 200, older = document.getElementById("older");
+  const title = document.title, address = new URL(live.dataset.live, location.href);
+  let count = 0, last = Number(address.searchParams.get("after"));
+  const show = (news) => {
+    if (news.sequence <= last) return;
+    last = news.sequence;
     const made = new DOMParser().parseFromString(news.html, "text/html").body.firstElementChild;
     document.getElementById("nothing").hidden = true;
     list.prepend(made);
+    if (list.children.length > SHOWN_MAX) { // what goes is where older ones are
+      list.lastElementChild.remove();
+      older.hidden = false;
+      older.querySelector("a").search = `?before=${list.lastElementChild.dataset.sequence}`;
+    }
     count += 1;
     told.textContent = `New: ${made.querySelector("h2").textContent}`;
     if (document.hidden) document.title = `(${count}) ${title}`;
+  };
+  window.headwaterListen({
+    address: () => { address.searchParams.set("after", last); return address; },
+    takes: { news: show },
+    state: (isLive, how) => { live.classList.toggle("is-on", isLive); said.textContent = isLive ? "Live" : how; },
   });
-  addEventListener("pagehide", () => stream.close());
   document.addEventListener("visibilitychange", () => { if (!document.hidden) { count = 0; document.title = title; } });
 
   const words = (seconds) => {
