@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Request, Response
-from fastapi.responses import StreamingResponse
 
 from alerts.inbox import News
 from headwater.api.alerts_feed_routes import sequence_of
+from headwater.api.streams import begun
 from headwater.pages.rendering import environment, page
 from headwater.pages.site_cards import Dresser
-from headwater.pages.site_live import HEADERS
 from headwater.pages.site_words import EVENTS, ago_text, view_label
 from search.index import decode_row
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from headwater.pages.site import Site
     from headwater.pages.site_visitors import Visitor
 
 NEWS: Final = 30
+STREAM_S_MAX: Final = 3_600.0
+"""Then the browser asks again, and its cookie is looked at anew."""
 EVER: Final = 2**62
 _KINDS: Final = {"entered": "info", "dropped": "ok", "rose": "warn", "changed": "plain", "left": "plain"}
 
@@ -61,16 +60,12 @@ def add_routes(routes: APIRouter, site: Site) -> None:
             ]
 
         events = site.watching.events(visitor.owner, sequence_of(last_event_id or after), parts)
-        first = await anext(events)  # raises before anything is sent
-        return StreamingResponse(_chained(first, events), media_type="text/event-stream", headers=HEADERS)
+        until = time.monotonic() + STREAM_S_MAX
 
+        async def admits() -> bool:
+            return time.monotonic() < until and datetime.now(UTC) < visitor.session.expires_at
 
-async def _chained(first: bytes, events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """Closes the inbox when the browser is gone."""
-    async with aclosing(events):
-        yield first
-        async for event in events:
-            yield event
+        return await begun(events, admits)
 
 
 def news_shown(site: Site, found: Sequence[News], visitor: Visitor) -> list[dict[str, Any]]:

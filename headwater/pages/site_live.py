@@ -29,7 +29,6 @@ AGAIN_S: Final = 2.0
 QUIET_S: Final = 15.0
 """A comment after so long keeps proxies from closing the connection."""
 NEWS_MAX: Final = 100
-HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 Shown = Callable[[Sequence[News]], list[str]]
 """Each as a part of the page."""

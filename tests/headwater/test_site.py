@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.testclient import TestClient
 
 from alerts.saved_search import Wish
 from alerts.wish_reading import read_wish
 from cdc.errors import ConfigurationError
+from headwater.pages import site_inbox
 from headwater.pages.forms import Form
+from headwater.pages.site import Site
 from headwater.pages.site_alerts import back, changes
 from headwater.pages.site_cards import Dresser
 from headwater.pages.site_chips import chips
@@ -21,6 +28,7 @@ from headwater.pages.site_options import Options, column_choices, last_day, of_w
 from headwater.pages.site_saving import wish
 from headwater.pages.site_sessions import COOKIE, LINK, Session, Signer
 from headwater.pages.site_signing import place
+from headwater.pages.site_visitors import Visitor
 from headwater.pages.site_words import ago_text, column_label, number_text, value_label, view_label
 from headwater.service.service import pages_line
 from headwater.service.steps import EXAMPLES
@@ -212,6 +220,34 @@ def test_the_demo_says_where_its_pages_are() -> None:
     said = pages_line("http://127.0.0.1:8321/")
     [view] = re.findall(r"http://127\.0\.0\.1:8321/search/(\w+)", said)
     assert f"{view} WITH" in "".join(file.read_text(encoding="utf-8") for file in EXAMPLES.rglob("*.sql"))
+
+
+def told_to(session: Session) -> bytes:
+    """What an open inbox hears of three events."""
+
+    async def visitor(_: Request) -> Visitor:
+        return Visitor(session, "token")
+
+    async def events(owner: str, after: int, _: object) -> AsyncGenerator[bytes, None]:
+        for number in range(3):
+            yield f": {owner} {after + number}\n\n".encode()
+
+    app, routes = FastAPI(), APIRouter()
+    watching = SimpleNamespace(events=events)
+    site_inbox.add_routes(routes, cast(Site, SimpleNamespace(visitor=visitor, watching=watching)))
+    app.include_router(routes)
+    answer = TestClient(app).get("/inbox/live?after=7")
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+    return answer.content
+
+
+def test_an_open_inbox_ends_with_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = int(datetime.now(UTC).timestamp())
+    in_time = Session("ada", now_s + 3_600)
+    assert told_to(in_time) == b": ada 7\n\n: ada 8\n\n: ada 9\n\n"
+    assert told_to(Session("ada", now_s - 1)) == b": ada 7\n\n"
+    monkeypatch.setattr(site_inbox, "STREAM_S_MAX", 0.0)
+    assert told_to(in_time) == b": ada 7\n\n", "its cookie is looked at anew"
 
 
 # What forms ask for
