@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from cdc.catalog import Catalog, Column, Table
 from cdc.events import TableName
+from cdc.findings import Finding
 from cdc.pgtypes import TypeSpec, pg_type
 from cdc.position import Lsn, Position
 from headwater.pages import bars
@@ -192,6 +193,21 @@ def test_who_comes_back_gets_what_they_missed() -> None:
     assert [number for number, _ in trail.since(trail.seen(f"{trail.run}-3"))] == [4]
     for stranger in ("", "x", f"{trail.run}-", "other-3", f"{trail.run}-{'9' * 40}", f"{trail.run}-²"):
         assert trail.seen(stranger) == 0, stranger
+
+
+def test_a_finding_whose_numbers_run_is_not_read_out_with_each_of_them() -> None:
+    panel, health = (environment().get_template(f"panels/{name}.html") for name in ("findings", "health"))
+    for behind in range(2):
+        findings = Finding("fail", "connector", f"{behind} s behind", "headwater status"), Finding("warn", "slot", "x")
+        look = status(*findings)
+        made = panel.render(look=look)
+        assert f"{behind} s behind" in made
+        assert "role=" not in made
+        assert "aria-live" not in made
+        assert 'role="status" aria-live="polite"><span class="badge bad">1 thing fails' in health.render(look=look)
+    still = environment().get_template("parts.html").module.notice  # type: ignore[attr-defined]
+    assert 'role="alert"' in still("bad", "Refused.")
+    assert 'role="status"' in still("ok", "Saved.")
 
 
 # The story of a row

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
 from urllib.parse import urlencode, urljoin
 
 import httpx
@@ -119,6 +121,42 @@ def test_our_files_ask_nobody_else() -> None:
         assert "http://" not in text, file.name
         assert "https://" not in text, file.name
         assert "innerHTML" not in text, "what comes out of a database is text, never markup"
+
+
+READ: Final = ("text", "muted", "faint", "accent", "accent-strong", "ok", "warn", "bad", "info")
+GROUNDS: Final = ("ground", "surface", "raised", "sunken")
+CONTRAST_MIN: Final = 4.5
+"""Of WCAG 2, level AA, for text of any size."""
+
+
+def light_of(colour: str) -> float:
+    """Relative luminance, as WCAG 2 defines it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((light_of(one), light_of(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_every_colour_of_text_can_be_read_on_its_grounds() -> None:
+    assert round(contrast("#ffffff", "#000000"), 1) == 21.0
+    css = static_files.static_files()["headwater.css"].content.decode()
+    bodies = re.findall(r":root[^{]*\{([^}]*)\}", css)
+    looks = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", body)) for body in bodies]
+    light, dark, dark_by_choice = looks
+    assert light != dark == dark_by_choice
+    pairs = [
+        *((text, ground) for text in READ for ground in GROUNDS),
+        *((kind, f"{kind}-soft") for kind in ("ok", "warn", "bad", "info")),
+        *((text, f"{kind}-soft") for text in ("text", "muted") for kind in ("ok", "warn", "bad", "info", "accent")),
+        *(("on-accent", ground) for ground in ("accent", "accent-strong")),
+    ]
+    for look in looks:
+        found = {f"{text} on {ground}": contrast(look[text], look[ground]) for text, ground in pairs}
+        assert {pair: round(ratio, 2) for pair, ratio in found.items() if ratio < CONTRAST_MIN} == {}
 
 
 @pytest.mark.parametrize(
