@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -244,3 +245,49 @@ def test_an_inbox_that_was_refused_asks_again(at_rest: AtRest, page: Page) -> No
     assert line.asked[:2] == [0, 0]
     assert 205 in line.asked[2:], "from where the page is"
     expect(page.locator(".news", has_text="House 205")).to_have_count(1)
+
+
+def hide(page: Page, is_hidden: bool) -> None:
+    """As another tab in front does."""
+    page.evaluate(
+        """is => {
+            Object.defineProperty(document, "hidden", { get: () => is, configurable: true });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        is_hidden,
+    )
+
+
+def test_a_page_out_of_sight_lets_its_connection_go(console: Page) -> None:
+    """A browser has six of them for a server: the seventh tab would wait for ever."""
+    begun, ended = list[str](), list[str]()
+    console.clock.install()
+    console.goto("console/views")
+    console.on("request", lambda request: begun.append(request.url))
+    console.on("requestfailed", lambda request: ended.append(request.url))
+    console.clock.pause_at(datetime.now() + timedelta(hours=1))
+    hide(console, True)
+    console.clock.fast_forward(4_000)
+    hide(console, False)
+    console.clock.fast_forward(6_000)
+    assert (begun, ended) == ([], []), "a short look elsewhere"
+    hide(console, True)
+    console.clock.fast_forward(5_000)
+    eventually(lambda: console.title() != "" and len(ended) == 1)
+    hide(console, False)
+    eventually(lambda: console.title() != "" and len(begun) == 1)
+    assert "/console/live?" in begun[0]
+    assert begun == ended
+
+
+def test_an_inbox_out_of_sight_still_counts_what_came(at_rest: AtRest, page: Page) -> None:
+    line = Line(page)
+    open_inbox(at_rest, page)
+    expect(page.locator("#live-said")).to_have_text("Connection lost, trying again")
+    hide(page, True)
+    page.clock.fast_forward(5_000)
+    line.streams.append(range(1, 3))
+    page.clock.fast_forward(60_000)
+    expect(page).to_have_title("(2) Inbox · Headwater")
+    hide(page, False)
+    expect(page).to_have_title("Inbox · Headwater")

@@ -52,24 +52,14 @@
 
   const say = (text) => { if (linkState && linkState.textContent !== text) linkState.textContent = text; };
 
-  let lost = 0; // over all streams: one that is refused is followed by another
-  const listen = () => {
-    const { live, view, root } = line.dataset;
-    const asked = new URLSearchParams({ page: live || "none", view: view || "", root });
-    const stream = new EventSource(`${root}console/live?${asked}`);
-    stream.addEventListener("open", () => { lost = 0; say(""); document.body.classList.remove("lost"); });
-    stream.addEventListener("panel", (event) => { const { name, html } = JSON.parse(event.data); show(name, html); });
-    stream.addEventListener("points", (event) => window.headwaterPlots?.add(JSON.parse(event.data)));
-    stream.addEventListener("error", () => {
-      lost += 1;
-      document.body.classList.add("lost");
-      say(lost > 2 && stream.readyState === EventSource.CLOSED ? "Signed out or gone: load the page again" : "Connection lost, trying again");
-      if (stream.readyState === EventSource.CLOSED) { setTimeout(listen, 5000); }
-    });
-    window.addEventListener("pagehide", () => stream.close(), { once: true });
-  };
+  const { live, view, root } = line.dataset;
+  const asked = new URLSearchParams({ page: live || "none", view: view || "", root });
+  window.headwaterListen({
+    address: () => `${root}console/live?${asked}`,
+    takes: { panel: ({ name, html }) => show(name, html), points: (points) => window.headwaterPlots?.add(points) },
+    state: (isLive, how) => { say(how); document.body.classList.toggle("lost", !isLive); },
+  });
   window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
-  listen();
 
   for (const button of document.querySelectorAll("[data-hold]")) {
     button.addEventListener("click", () => {

@@ -27,6 +27,7 @@
     address: () => { address.searchParams.set("after", last); return address; },
     takes: { news: show },
     state: (isLive, how) => { live.classList.toggle("is-on", isLive); said.textContent = isLive ? "Live" : how; },
+    glances: true, // for the number in the title
   });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) { count = 0; document.title = title; } });
 
