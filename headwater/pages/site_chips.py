@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headwater.pages.site_narrowing import NUMBERS, Narrowing
-from headwater.pages.site_words import column_label, number_text, value_label
+from headwater.pages.site_words import choice_label, column_label, number_text
 from search.index import IndexDefinition
 from search.kinds import Kind
 
@@ -38,7 +38,8 @@ def chips(narrowing: Narrowing, definition: IndexDefinition, currency: str) -> I
 def chosen_text(name: str, kind: Kind, value: str) -> str:
     if kind is Kind.BOOLEAN:
         return column_label(name) if value == "true" else f"No {column_label(name).lower()}"
-    return value_label(kind, value)
+    label = choice_label(kind, value)
+    return label if value else f"{column_label(name)} {label}"
 
 
 def range_text(name: str, ends: tuple[str, str], definition: IndexDefinition, currency: str) -> str:

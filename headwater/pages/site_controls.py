@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from headwater.pages.site_layout import Layout
 from headwater.pages.site_narrowing import NUMBERS, Narrowing, value_text
 from headwater.pages.site_profile import Known
-from headwater.pages.site_words import column_label, is_money, short_number, unit_of, value_label
+from headwater.pages.site_words import choice_label, column_label, is_money, short_number, unit_of
 from search.answers import Bucket, Sort
 from search.index import IndexDefinition
 from search.kinds import Kind
@@ -81,7 +81,7 @@ def choices(narrowing: Narrowing, plan: Layout, counted: Counted, definition: In
 
 def _value(narrowing: Narrowing, name: str, kind: Kind, text: str, count: int | None) -> Value:
     is_chosen = text in narrowing.chosen.get(name, ())
-    return Value(value_label(kind, text), count, is_chosen, narrowing.toggled(name, text).address(), text)
+    return Value(choice_label(kind, text), count, is_chosen, narrowing.toggled(name, text).address(), text)
 
 
 def limits(narrowing: Narrowing, known: Known, counted: Counted, currency: str) -> Iterator[Limits]:

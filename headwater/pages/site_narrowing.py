@@ -33,6 +33,8 @@ VALUES_MAX: Final = 50
 """Of one column."""
 DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 CHOOSABLE: Final = (Kind.BOOLEAN, Kind.EXACT, Kind.TEXT, Kind.INTEGER)
+TEXTS: Final = (Kind.TEXT, Kind.EXACT, Kind.JSON)
+"""A choice of theirs is taken as it is: empty, or with spaces around it, it is a value like any other."""
 NUMBERS: Final = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
 
 
@@ -87,9 +89,22 @@ def of_params(params: Iterable[tuple[str, str]], definition: IndexDefinition) ->
     """Raises QueryRefused for a field that is not there."""
     made = Narrowing()
     for name, value in params:
-        if value.strip():
+        if name.startswith(IS):
+            made = _with_choice(made, name.removeprefix(IS), value, definition)
+        elif value.strip():
             made = _with_param(made, name, value.strip(), definition)
     return absorbed(made, definition)
+
+
+def _with_choice(made: Narrowing, column: str, value: str, definition: IndexDefinition) -> Narrowing:
+    if definition.target(column).column.kind not in TEXTS:
+        value = value.strip()
+        if not value:
+            return made
+    values = made.chosen.get(column, ())
+    if value in values or len(values) >= VALUES_MAX:
+        return made
+    return replace(made, chosen={**made.chosen, column: (*values, value)})
 
 
 def _with_param(made: Narrowing, name: str, value: str, definition: IndexDefinition) -> Narrowing:
@@ -97,22 +112,14 @@ def _with_param(made: Narrowing, name: str, value: str, definition: IndexDefinit
         return replace(made, words=value)
     if name in (BOX, SORT):
         return replace(made, box=value) if name == BOX else replace(made, sort=value)
-    for sign in (IS, FROM, TO):
+    for sign in (FROM, TO):
         if name.startswith(sign):
             column = name.removeprefix(sign)
             definition.target(column)
-            return _with_value(made, sign, column, value)
+            low, high = made.ranges.get(column, ("", ""))
+            ends = (value, high) if sign == FROM else (low, value)
+            return replace(made, ranges={**made.ranges, column: ends})
     return made
-
-
-def _with_value(made: Narrowing, sign: str, column: str, value: str) -> Narrowing:
-    if sign == IS:
-        values = made.chosen.get(column, ())
-        if value in values or len(values) >= VALUES_MAX:
-            return made
-        return replace(made, chosen={**made.chosen, column: (*values, value)})
-    low, high = made.ranges.get(column, ("", ""))
-    return replace(made, ranges={**made.ranges, column: (value, high) if sign == FROM else (low, value)})
 
 
 def query_of(narrowing: Narrowing, definition: IndexDefinition) -> Query:
@@ -193,7 +200,7 @@ def _taken(made: Narrowing, clause: Query, definition: IndexDefinition) -> Narro
     if isinstance(clause, Range):
         return _taken_range(made, clause, column.kind)
     values = tuple(map(value_text, (clause.value,) if isinstance(clause, Equals) else clause.values))
-    if column.kind not in CHOOSABLE or len(values) > VALUES_MAX or not all(v.strip() == v and v for v in values):
+    if column.kind not in CHOOSABLE or len(values) > VALUES_MAX:
         return None
     return replace(made, chosen={**made.chosen, clause.field: values})
 

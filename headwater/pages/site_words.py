@@ -105,6 +105,13 @@ def value_label(kind: Kind, value: Any) -> str:
     return text
 
 
+def choice_label(kind: Kind, text: str) -> str:
+    """As `value_label`; also of what would not be seen: nothing, and spaces at an end."""
+    if not text:
+        return "(empty)"
+    return value_label(kind, text) if text == text.strip() else f"“{text}”"
+
+
 def cell_text(name: str, kind: Kind, value: Any, currency: str = "") -> str:
     """Any value of a row, on one line."""
     if value is None:

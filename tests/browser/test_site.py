@@ -275,6 +275,21 @@ def test_an_area_of_the_map(served: Served, page: Page) -> None:
     assert counted(served.connection, inside) < counted(served.connection, "country = 'France'")
 
 
+def test_what_is_empty_can_be_chosen(served: Served, page: Page) -> None:
+    list_home(served.connection, "A house in no city", city="")
+
+    def found() -> None:
+        page.goto(f"search/{VIEW}?is.city=")
+        assert "1 match" in page.locator("#total").inner_text()
+
+    eventually(found)
+    page.get_by_label("Price, highest").fill("900000")
+    page.get_by_label("Price, highest").press("Enter")
+    expect(page.locator(".chip")).to_have_text([re.compile(r"City \(empty\)"), re.compile("up to €900,000")])
+    expect(page.locator('a[data-facet="city"][data-value=""]')).to_have_attribute("aria-current", "true")
+    expect(page.locator("#total")).to_contain_text("1 match")
+
+
 def test_without_scripts(served: Served, browser: Browser) -> None:
     """The form, the facets, the pages and saving are the server's."""
     context = browser.new_context(base_url=served.url, java_script_enabled=False)

@@ -22,6 +22,7 @@ from headwater.pages.site import Site
 from headwater.pages.site_alerts import back, changes
 from headwater.pages.site_cards import Dresser
 from headwater.pages.site_chips import chips
+from headwater.pages.site_controls import choices
 from headwater.pages.site_layout import Profile, Values, layout
 from headwater.pages.site_narrowing import Narrowing, of_params, of_query, query_of
 from headwater.pages.site_options import Options, column_choices, last_day, of_wish, unit_labels
@@ -32,6 +33,7 @@ from headwater.pages.site_visitors import Visitor
 from headwater.pages.site_words import ago_text, column_label, number_text, value_label, view_label
 from headwater.service.service import pages_line
 from headwater.service.steps import EXAMPLES
+from search.answers import Bucket
 from search.errors import QueryRefused
 from search.index import Column, Geo, IndexDefinition
 from search.kinds import Kind
@@ -82,6 +84,9 @@ def clauses(query: Query) -> set[Query]:
         ([("is.city", "Paris"), ("is.city", "Lyon"), ("is.city", "Lyon")], "city=(Paris,Lyon)"),
         ([("from.price", " 100 "), ("to.price", "500000")], "price:100..500000"),
         ([("to.built_on", "2020-12-31"), ("from.price", "")], "built_on:..2020-12-31"),
+        ([("is.city", ""), ("is.city", " Lyon"), ("is.kind", "")], 'city=(""," Lyon") kind:""'),
+        ([("is.bedrooms", " 2 "), ("is.has_garden", "")], "bedrooms:2"),
+        ([("q", 'city=" Lyon"'), ("is.kind", " ")], 'kind:" " city=" Lyon"'),
         ([("box", "49,2,48,3.5")], "box:49,2,48,3.5"),
         ([("q", "kind:flat price:..9 attic"), ("sort", "-price"), ("part", "1")], "attic kind:flat price:..9"),
         ([("q", "kind:flat"), ("is.kind", "house")], "kind:flat kind:house"),
@@ -130,6 +135,20 @@ def test_one_step_further() -> None:
     assert chosen.address() == "?q=a+b&is.kind=flat&to.price=9"
     labels = [chip.label for chip in chips(chosen, HOMES, "€")]
     assert labels == ["“a b”", "Flat", "Price up to €9"]
+
+
+def test_what_is_empty_or_has_spaces_around_it_can_be_chosen() -> None:
+    counted = {"city": (Bucket("Lyon", 3), Bucket("", 2), Bucket("Lyon ", 1))}
+    plan = layout(HOMES, CITIES)
+    [city] = choices(Narrowing(), plan, counted, HOMES)
+    assert [(value.label, value.address) for value in city.values] == [
+        ("Lyon", "?is.city=Lyon"), ("(empty)", "?is.city="), ("“Lyon ”", "?is.city=Lyon+"),
+    ]  # fmt: skip
+    chosen = of_params([("is.city", ""), ("is.city", "Lyon ")], HOMES)
+    [city] = choices(chosen, plan, counted, HOMES)
+    assert [value.is_chosen for value in city.values] == [False, True, True]
+    assert [chip.label for chip in chips(chosen, HOMES, "")] == ["City (empty)", "“Lyon ”"]
+    assert of_query(query_of(chosen, HOMES), HOMES) == chosen, "a saved search comes back as it was chosen"
 
 
 # Which column plays which part, and how a row reads

@@ -4,10 +4,10 @@
   const zone = (root) => { for (const field of root.querySelectorAll("[data-time-zone]")) { if (!field.value) { try { field.value = Intl.DateTimeFormat().resolvedOptions().timeZone || ""; } catch { /* UTC, then */ } } } };
   zone(document);
 
-  // A form without what is empty: an address that can be read and sent to somebody.
+  // A form without what is empty: an address that can be read and sent to somebody. An empty value that was chosen is one.
   const form = document.getElementById("search");
   if (form) {
-    form.addEventListener("submit", () => { for (const field of form.elements) if (field.name && !field.value) field.disabled = true; });
+    form.addEventListener("submit", () => { for (const field of form.elements) if (field.name && !field.value && !field.name.startsWith("is.")) field.disabled = true; });
     addEventListener("pageshow", () => { for (const field of form.elements) field.disabled = false; });
     for (const field of document.querySelectorAll(".range-ends input")) field.addEventListener("change", () => form.requestSubmit());
   }
