@@ -4,6 +4,14 @@
   const zone = (root) => { for (const field of root.querySelectorAll("[data-time-zone]")) { if (!field.value) { try { field.value = Intl.DateTimeFormat().resolvedOptions().timeZone || ""; } catch { /* UTC, then */ } } } };
   zone(document);
 
+  // Saved once, however often the button is pressed; it comes back with the page.
+  addEventListener("submit", (event) => {
+    const button = event.target.matches(".save-form") && event.target.querySelector("button.primary");
+    if (!button) return;
+    if (button.ariaDisabled === "true") event.preventDefault(); else button.ariaDisabled = "true";
+  });
+  addEventListener("pageshow", () => { for (const button of document.querySelectorAll(".save-form button.primary")) button.ariaDisabled = null; });
+
   // A form without what is empty: an address that can be read and sent to somebody. An empty value that was chosen is one.
   const form = document.getElementById("search");
   if (form) {
