@@ -20,6 +20,7 @@ from headwater.pages.rendering import see_other
 
 if TYPE_CHECKING:
     from headwater.pages.console import Console
+    from headwater.pages.forms import Form
     from headwater.pages.sessions import Session
 
 Does = Callable[[Action], str]
@@ -67,7 +68,7 @@ def _add_alerts(routes: APIRouter, console: Console) -> None:
     @routes.post("/console/deliveries")
     async def deliveries(request: Request) -> Response:
         session, form = await console.gate.admit_form(request)
-        chosen = [int(id_) for id_ in form.values("id") if id_.isascii() and id_.isdigit() and len(id_) < 19]
+        chosen = _ids(form)
 
         def replay(action: Action) -> str:
             with console.source() as conn:
@@ -91,14 +92,23 @@ def _add_alerts(routes: APIRouter, console: Console) -> None:
                 quiet.begin(conn, view, reason)
             return f"{view or 'every view'} is quiet: what is committed from now on is not told"
 
+        if form.value("do") != "end":
+            return await done(
+                console, request, session, "quiet begin", begin, "console/alerts", view=view, reason=reason
+            )
+        chosen = _ids(form)
+
         def end(_action: Action) -> str:
             with console.source() as conn:
-                quiet.end(conn, view)
-            return f"{view or 'every view'} is told of again"
+                ended = quiet.end(conn, view, chosen[0] if chosen else None)
+                told, others = ended.view or "every view", len(quiet.going_on(conn, ended.view or ""))
+            return f"{told} stays quiet, by {others} more" if others else f"{told} is told of again"
 
-        verb = "end" if form.value("do") == "end" else "begin"
-        does = end if verb == "end" else begin
-        return await done(console, request, session, f"quiet {verb}", does, "console/alerts", view=view, reason=reason)
+        return await done(console, request, session, "quiet end", end, "console/alerts", view=view, id=chosen)
+
+
+def _ids(form: Form) -> list[int]:
+    return [int(id_) for id_ in form.values("id") if id_.isascii() and id_.isdigit() and len(id_) < 19]
 
 
 async def done(

@@ -824,8 +824,14 @@ def test_what_is_done_is_traced_under_the_name_of_who_did_it(real: TestClient, p
     assert "quiet now" in page
     assert HOSTILE not in page
     assert "card is quiet" not in real.get("/console/alerts").text, "it is said once"
-    post(real, "/console/quiet", form_token=token, do="end", view="card")
-    assert "quiet now" not in real.get("/console/alerts").text
+    post(real, "/console/quiet", form_token=token, do="begin", view="card", reason="another's")
+    first, second = sorted(re.findall(r'name="id" value="(\d+)"', real.get("/console/alerts").text), key=int)
+    post(real, "/console/quiet", form_token=token, do="end", id=second)
+    assert "card stays quiet, by 1 more" in real.get("/console/alerts").text
+    post(real, "/console/quiet", form_token=token, do="end", id=first)
+    page = real.get("/console/alerts").text
+    assert "card is told of again" in page
+    assert "quiet now" not in page
     post(real, "/console/quiet", form_token=token, do="end", view="card")
     assert "card is not quiet" in real.get("/console/alerts").text, "what went wrong is said, too"
     audit = real.get("/console/audit").text
