@@ -31,6 +31,7 @@ from headwater.views.verify import Kind, NotComputed, Verifier
 from headwater.views.verify_history import Why
 from headwater.views.verify_view import Asking, history_of, verify_view
 from tests.headwater.views_keeper import keeping
+from tests.waiting import eventually
 from views.maintain.group import GroupSpec
 from views.maintain.registry import Registry, Wanted, WantedView
 
@@ -92,12 +93,13 @@ class Stand:
 
     @contextmanager
     def moving(self, *, old_rows: bool = True) -> Iterator[None]:
-        """Writers that never rest; they may leave the rows alone that were there before."""
+        """Writers that never rest, and have begun; they may leave the rows alone that were there before."""
         stop = threading.Event()
         threads = [threading.Thread(target=self._move, args=(stop, number, old_rows)) for number in range(2)]
         for thread in threads:
             thread.start()
         try:
+            eventually(lambda: self.conn.execute("select 1 from listings where city = 'Rome' limit 1").fetchone())
             yield
         finally:
             stop.set()
