@@ -122,7 +122,7 @@ def settled_place(deployment: Deployment, rig: Rig, folder: Path, mails: Mailbox
     return replace(deployment, settings=settings, source=rig.capture.source, postgres=rig.capture.postgres)
 
 
-def _checked(rig: Rig, view: str, sink: str, number: int) -> Checked:
+def _checked(rig: Rig, view: str, sink: str, number: int, _stop: threading.Event) -> Checked:
     """As a rebuild is checked before it is switched, in this process."""
     capture = rig.capture
     return check(capture.postgres, capture.kafka, capture.source, rig.registry, rig.sinks[sink], view, number)
