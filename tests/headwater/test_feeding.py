@@ -69,21 +69,21 @@ def test_a_standby_that_is_not_fed_is_told(place: Place, capsys: pytest.CaptureF
     shown = [SinkStatus("cached", sink, LaneState.RIDING, 2, next_offset=40) for sink in ("cache", "search")]
     down = SinkStatus(
         "cached", "search", LaneState.DOWN, 1, next_offset=5, reason="no room", stale="it is down",
-        stale_since_s=now_s - 300,
+        stale_since_s=now_s - 7_200,
     )  # fmt: skip
     beside = [SinkStatus("cached", "cache", LaneState.RIDING, 1, next_offset=37), down]
     place.registry.note(State(now_s, sinks=shown, beside=beside))
     assert cli.run(["generations", "cached"]) == 0
     told = capsys.readouterr().out
     assert "yes, 3 changes behind" in told
-    assert "no for 5 min 0 s: it is down: no room" in told
+    assert "no for 2 h 0 min: it is down: no room" in told
     assert cli.run(["generations", "cached", "--json"]) == 0
     fed = {(each["sink"], each["number"]): each["fed"] for each in json.loads(capsys.readouterr().out)["generations"]}
     assert fed["cache", 1] == {"is_fed": True, "behind_changes": 3, "why_not": "", "since_s": 0.0}
     assert (fed["search", 1]["is_fed"], fed["search", 1]["behind_changes"], fed["search", 2]) == (False, 35, None)
     [finding] = [each for each in views_status.look(place.registry.folder)[1] if "generation" in each.name]
     assert (finding.level, finding.name) == ("warn", "generation 1 of the search of cached")
-    assert finding.detail == "is standby, and not fed for 5 min 0 s: it is down: no room"
+    assert finding.detail == "is standby, and not fed for 2 h 0 min: it is down: no room"
     held = SinkStatus("cached", "cache", LaneState.PAUSED, 2, reason="paused by ada")
     place.registry.note(State(now_s, sinks=[held, shown[1]]))
     assert cli.run(["generations", "cached"]) == 0
