@@ -25,6 +25,8 @@ from search.index import IndexDefinition, decode_row
 CHANGED: Final = "changed"
 ROWS_PER_STEP: Final = 1_000
 """That are looked at together: a digest may hold many, and rows may be large."""
+UNREADABLE: Final = (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, msgspec.MsgspecError)
+"""What reading a row, or asking something of it, raises where it does not fit the view."""
 _ASKED: Final = ("query", "events", "columns", "watched_column")
 
 _PENDING: Final = """
@@ -96,9 +98,9 @@ def would_tell(wish: Wish, definition: IndexDefinition, now: datetime) -> Wanted
     def is_wanted(row: Waiting) -> bool:
         try:
             before, after = (None if text is None else decode_row(definition, text) for text in (row.before, row.after))
-        except msgspec.ValidationError:  # of the view as it was
+            found = list(evaluator.events((before, after), now))
+        except UNREADABLE:  # of the view as it was: another type may show only when something is asked of it
             return False
-        found = evaluator.events((before, after), now)
         return any(Event[row.event.upper()] in Event(bits) for _, bits in found)
 
     return is_wanted

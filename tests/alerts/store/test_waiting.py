@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from alerts.waiting import Waiting, would_tell
+from alerts.wish_reading import read_wish
+from search.index import define
 from tests.alerts.store.wishes import definition, row, wish
+from views import sqltypes
+from views.plan import Field
+from views.sinks.sink import ViewShape
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 MOVES = {"events": ["entered", "dropped"], "watched_column": "price"}
@@ -37,3 +43,26 @@ def test_what_a_search_would_tell(
     texts = [None if each is None else each.decode() for each in (before, after)]
     waiting = Waiting(1, event, NOW, *texts)
     assert would_tell(wish(**given), definition(), NOW)(waiting) is wanted
+
+
+@pytest.mark.parametrize(
+    ("type_", "query", "value"),
+    [
+        ("date", "sold:2026-01-01", "soon"),
+        ("integer", "sold:1..5", "many"),
+        ("double precision", "sold:1.5", "many"),
+        ("text", "sold:paris", 7),
+        ("text", "sold:paris", {"city": "paris"}),
+        ("numeric(12,2)", "sold:1..5", ["1"]),
+        ("timestamp with time zone", "sold:2026-01-01..", 7),
+    ],
+)
+def test_news_is_not_told_where_the_view_has_changed_so_that_it_does_not_fit(
+    type_: str, query: str, value: Any
+) -> None:
+    """What waits is a row of the view as it was, in which the column had another type."""
+    fields = (Field("id", sqltypes.BIGINT, nullable=False), Field("sold", sqltypes.named(type_)))
+    changed = define(ViewShape("market", "listing", fields, ("id",)))
+    waiting = Waiting(1, "entered", NOW, None, json.dumps({"id": 1, "sold": value}))
+    wanted = read_wish({"view": "listing", "query": query}, changed)
+    assert would_tell(wanted, changed, NOW)(waiting) is False
