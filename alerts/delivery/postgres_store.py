@@ -105,6 +105,7 @@ class PostgresStore:
     _sent: _Batch = field(default_factory=_Batch, init=False, repr=False)
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _conn: AsyncConnection[Any] | None = field(default=None, init=False, repr=False)
+    _connecting: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _claims: AsyncConnection[Any] | None = field(default=None, init=False, repr=False)
     _claiming: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
 
@@ -186,26 +187,35 @@ class PostgresStore:
 
     async def _asked(self, statement: str, given: object) -> list[tuple[Any, ...]]:
         """Each statement is a transaction."""
+        conn: AsyncConnection[Any] | None = None
         try:
+            conn = await self._shared()
             for _ in range(DEADLOCKS_MAX):
                 with suppress(psycopg.errors.DeadlockDetected):
-                    return await self._answered(statement, given)
-            return await self._answered(statement, given)
+                    return await _answered(conn, statement, given)
+            return await _answered(conn, statement, given)
         except psycopg.OperationalError as error:
-            self._conn = None
+            if self._conn is conn:  # else another has connected anew meanwhile
+                self._conn = None
             raise _lost(error) from error
 
-    async def _answered(self, statement: str, given: object) -> list[tuple[Any, ...]]:
-        if self._conn is None or self._conn.closed:
-            self._conn = await self._connected()
-        cursor = await self._conn.execute(statement, given)  # type: ignore[call-overload]
-        return await cursor.fetchall() if cursor.description else []
+    async def _shared(self) -> AsyncConnection[Any]:
+        """One, however many verdicts come at once: as many connections as verdicts are more than Postgres admits."""
+        async with self._connecting:
+            if self._conn is None or self._conn.closed:
+                self._conn = await self._connected()
+            return self._conn
 
     async def _connected(self) -> AsyncConnection[Any]:
         conn = await AsyncConnection.connect(self.address.conninfo(), autocommit=True)
         # A verdict that is lost when Postgres crashes is an attempt made again, under the same id.
         await conn.execute("set synchronous_commit = off")
         return conn
+
+
+async def _answered(conn: AsyncConnection[Any], statement: str, given: object) -> list[tuple[Any, ...]]:
+    cursor = await conn.execute(statement, given)  # type: ignore[call-overload]
+    return await cursor.fetchall() if cursor.description else []
 
 
 def _lost(error: psycopg.OperationalError) -> SourceError:
