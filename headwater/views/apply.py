@@ -10,6 +10,7 @@ import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -23,6 +24,7 @@ from cdc.capture import request_snapshot
 from cdc.errors import StateError, ViewError
 from cdc.events import TableName
 from cdc.topics import topic_state
+from headwater.file_lock import locked
 from headwater.views.declared import tables_of
 from headwater.views.plan_views import Action, Change, Sources, ViewsPlan
 from views.maintain.group import Group
@@ -140,11 +142,12 @@ def apply(
         end = topic_state(kafka, source.changes_topic).high
         skips |= dict.fromkeys(asked, end)
         request_snapshot(conn, [TableName.parse(table) for table in asked])
-    batch, at_s = uuid.uuid4().hex[:12], time.time()
-    wanted = _wanted_before(registry, plan, drop=drop, review=review)
-    registry.want(
-        next_wanted(wanted, plan, sources, skips, drop=drop, batch=batch, at_s=at_s, era=era.era, review=review)
-    )
+    batch = uuid.uuid4().hex[:12]
+    with _one_at_a_time(registry):
+        wanted, at_s = _wanted_before(registry, plan, drop=drop, review=review), time.time()
+        registry.want(
+            next_wanted(wanted, plan, sources, skips, drop=drop, batch=batch, at_s=at_s, era=era.era, review=review)
+        )
     dropped = tuple(change.name for change in plan.having(Action.DROPPED)) if drop else ()
     return Applied(tuple(change.name for change in plan.pending), dropped, batch, at_s, tuple(asked))
 
@@ -189,41 +192,51 @@ def apply_again(
     """Builds views again from the log, or from what is known of their tables, as they are written down; readers keep
     the old rows until the new are whole, and with `is_compared` until a rebuild has found them equal. Raises ViewError
     for one that waits for somebody to look."""
-    wanted, batch, at_s = registry.wanted(), uuid.uuid4().hex[:12], time.time()
-    require_decided(wanted, views)
-    again = {
-        name: msgspec.structs.replace(
-            view,
-            applied_at_s=at_s,
-            batch=batch,
-            from_mirrors=from_mirrors,
-            is_compared=is_compared,
-            goes_back_to="",
-        )
-        for name, view in wanted.views.items()
-        if name in views
-    }
-    registry.want(Wanted({**wanted.views, **again}))
+    with _one_at_a_time(registry):
+        wanted, batch, at_s = registry.wanted(), uuid.uuid4().hex[:12], time.time()
+        require_decided(wanted, views)
+        again = {
+            name: msgspec.structs.replace(
+                view,
+                applied_at_s=at_s,
+                batch=batch,
+                from_mirrors=from_mirrors,
+                is_compared=is_compared,
+                goes_back_to="",
+            )
+            for name, view in wanted.views.items()
+            if name in views
+        }
+        registry.want(Wanted({**wanted.views, **again}))
     return Applied(tuple(again), (), batch, at_s)
 
 
 def go_back(registry: Registry, standby: Standby) -> Applied:
     """Wants a definition again that readers left: the group that was kept fed with it is shown (standing_by.py)."""
-    wanted, batch, at_s = registry.wanted(), uuid.uuid4().hex[:12], time.time()
-    require_decided(wanted, [standby.view])
     group = Group.load(registry.groups / standby.group)
     used, spec = set(tables_of(group.plans[standby.view].root)), group.spec
-    view = WantedView(
-        spec.definitions[standby.view],
-        [row for row in spec.tables if TableName(row["schema_name"], row["table_name"]) in used],
-        at_s,
-        batch,
-        {table: offset for table, offset in spec.skip_before.items() if TableName.parse(table) in used},
-        spec.era,
-        goes_back_to=spec.id,
-    )
-    registry.want(Wanted({**wanted.views, standby.view: view}))
+    with _one_at_a_time(registry):
+        wanted, batch, at_s = registry.wanted(), uuid.uuid4().hex[:12], time.time()
+        require_decided(wanted, [standby.view])
+        view = WantedView(
+            spec.definitions[standby.view],
+            [row for row in spec.tables if TableName(row["schema_name"], row["table_name"]) in used],
+            at_s,
+            batch,
+            {table: offset for table, offset in spec.skip_before.items() if TableName.parse(table) in used},
+            spec.era,
+            goes_back_to=spec.id,
+        )
+        registry.want(Wanted({**wanted.views, standby.view: view}))
     return Applied((standby.view,), (), batch, at_s)
+
+
+@contextmanager
+def _one_at_a_time(registry: Registry) -> Iterator[None]:
+    """Who changes what is wanted reads it first, and writes all of it: nobody else does so in between, or what they
+    applied would be undone."""
+    with locked(registry.folder / "wanted.lock"):
+        yield
 
 
 def require_decided(wanted: Wanted, views: Iterable[str]) -> None:
@@ -243,24 +256,29 @@ def decide(
 ) -> Applied:
     """Shows views that wait for somebody to look, or takes them back. `seen` are applications (applied_at_s) that
     somebody looked at, by view. Raises ViewError for one that does not wait, or is another by now."""
-    wanted, state = registry.wanted(), registry.state()
-    for name in views:
-        known = wanted.views.get(name)
-        if known is None or known.is_reviewed:
-            raise ViewError(f"view {name} does not wait for a decision", hint="headwater apply --review")
-        if known.applied_at_s != seen.get(name, known.applied_at_s):
-            raise changed_since(name, "its definition was applied again")
-        status = state.views.get(name)
-        if approve and (status is None or status.state is not ViewState.READY):
-            raise ViewError(
-                f"view {name} is not built yet",
-                detail=status.state if status else "",
-                hint=f"headwater views {name}, then headwater apply --approve {name}",
-            )
-    decided = {name: _decided(wanted.views[name], approve=approve) for name in views}
-    registry.want(Wanted({**wanted.views, **decided}))
+    with _one_at_a_time(registry):
+        wanted, state = registry.wanted(), registry.state()
+        for name in views:
+            _require_waiting(name, wanted.views.get(name), state.views.get(name), seen.get(name), approve=approve)
+        decided = {name: _decided(wanted.views[name], approve=approve) for name in views}
+        registry.want(Wanted({**wanted.views, **decided}))
     at_s = next(iter(decided.values())).applied_at_s
     return Applied(tuple(views), (), next(iter(decided.values())).batch, at_s)
+
+
+def _require_waiting(
+    name: str, known: WantedView | None, status: ViewStatus | None, seen_at_s: float | None, *, approve: bool
+) -> None:
+    if known is None or known.is_reviewed:
+        raise ViewError(f"view {name} does not wait for a decision", hint="headwater apply --review")
+    if seen_at_s not in (None, known.applied_at_s):
+        raise changed_since(name, "its definition was applied again")
+    if approve and (status is None or status.state is not ViewState.READY):
+        raise ViewError(
+            f"view {name} is not built yet",
+            detail=status.state if status else "",
+            hint=f"headwater views {name}, then headwater apply --approve {name}",
+        )
 
 
 def changed_since(view: str, detail: str) -> ViewError:
@@ -284,30 +302,39 @@ def read_anew(
 ) -> Applied:
     """Builds views again from a fresh snapshot of their tables, for which the log need not have its beginning. One
     that waits for somebody to look goes on waiting; what it would be taken back to can be built from there, too."""
-    era, wanted = eras.current(kafka, source), registry.wanted()
-    chosen = {name: view for name, view in wanted.views.items() if name in views}
-    read = [*chosen.values(), *(view.previous for view in chosen.values() if view.previous is not None)]
-    tables = {f"{row['schema_name']}.{row['table_name']}" for view in read for row in view.tables}
+    era = eras.current(kafka, source)
+    tables = set[str]().union(*(_read_by(view) for name, view in registry.wanted().views.items() if name in views))
     # The end first: what the snapshot reads stands after it.
     skips = dict.fromkeys(sorted(tables), topic_state(kafka, source.changes_topic).high)
     request_snapshot(conn, [TableName.parse(table) for table in skips])
-    batch, at_s = uuid.uuid4().hex[:12], time.time()
-    again = {
-        name: msgspec.structs.replace(
-            view,
-            applied_at_s=at_s,
-            batch=batch,
-            skip_before=skips,
-            era=era.era,
-            previous=view.previous and msgspec.structs.replace(view.previous, skip_before=skips, era=era.era),
-            from_mirrors=False,
-            is_compared=is_compared,
-            goes_back_to="",
-        )
-        for name, view in chosen.items()
-    }
-    registry.want(Wanted({**wanted.views, **again}))
+    with _one_at_a_time(registry):
+        wanted, batch, at_s = registry.wanted(), uuid.uuid4().hex[:12], time.time()
+        chosen = {name: view for name, view in wanted.views.items() if name in views}
+        for name, view in chosen.items():
+            if not _read_by(view) <= tables:
+                raise ViewError(f"view {name} was changed meanwhile", hint=f"headwater views {name}; then again")
+        again = {
+            name: msgspec.structs.replace(
+                view,
+                applied_at_s=at_s,
+                batch=batch,
+                skip_before=skips,
+                era=era.era,
+                previous=view.previous and msgspec.structs.replace(view.previous, skip_before=skips, era=era.era),
+                from_mirrors=False,
+                is_compared=is_compared,
+                goes_back_to="",
+            )
+            for name, view in chosen.items()
+        }
+        registry.want(Wanted({**wanted.views, **again}))
     return Applied(tuple(again), (), batch, at_s, tuple(skips))
+
+
+def _read_by(view: WantedView) -> set[str]:
+    """Tables of it, and of what it would be taken back to."""
+    read = [view, *([view.previous] if view.previous is not None else [])]
+    return {f"{row['schema_name']}.{row['table_name']}" for each in read for row in each.tables}
 
 
 @dataclass(frozen=True)

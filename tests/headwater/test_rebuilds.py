@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import msgspec
+import psycopg
 import pytest
 
 from cdc.errors import ConfigurationError, LogError, ViewError
@@ -17,6 +20,7 @@ from headwater import cli, rebuild_plans, rebuilds
 from headwater.deployment import Deployment
 from headwater.settings import Settings
 from headwater.stack.state import StackState
+from headwater.views import apply
 from headwater.views.apply import Applied, decide
 from headwater.views.place import Place
 from tests.headwater.typed import Typed
@@ -341,3 +345,58 @@ def test_the_plan_says_how_long_verifying_takes() -> None:
     assert steps[Stage.FILL].takes_s == 60
     assert "1,200,000 records" in steps[Stage.FILL].text
     assert steps[Stage.VERIFY].takes_s == pytest.approx(55.6, abs=0.1)
+
+
+def test_what_others_apply_while_tables_are_asked_for_stays_applied(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To ask for a snapshot takes a while; who read what was wanted before that knows of none of it."""
+    registry, tables = place.registry, [{"schema_name": "public", "table_name": "items"}]
+    registry.want(Wanted({"cached": WantedView("select", tables, 1.0, "cached")}))
+
+    def applied_meanwhile(*_given: object) -> None:
+        registry.want(Wanted({**registry.wanted().views, "new": WantedView("select", tables, 2.0, "new")}))
+
+    monkeypatch.setattr(apply, "topic_state", lambda kafka, topic: SimpleNamespace(high=40))
+    monkeypatch.setattr(apply, "request_snapshot", applied_meanwhile)
+    connection, deployment = cast(psycopg.Connection, None), place.deployment
+    read = apply.read_anew(registry, ["cached"], connection, deployment.kafka, deployment.source)
+    views = registry.wanted().views
+    assert (sorted(views), views["cached"].skip_before, views["new"].skip_before) == (
+        ["cached", "new"],
+        {"public.items": 40},
+        {},
+    )
+    assert views["cached"].applied_at_s == read.at_s
+    other = [{"schema_name": "public", "table_name": "others"}]
+    monkeypatch.setattr(
+        apply,
+        "request_snapshot",
+        lambda *_given: registry.want(Wanted({"cached": WantedView("select", other, 3.0, "cached")})),
+    )
+    with pytest.raises(ViewError, match="changed meanwhile"):  # of that table nobody asked for a snapshot
+        apply.read_anew(registry, ["cached"], connection, deployment.kafka, deployment.source)
+    assert registry.wanted().views["cached"].applied_at_s == 3.0
+
+
+def test_two_who_change_what_is_wanted_take_turns(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else who writes last undoes what the other has applied."""
+    registry, in_between = place.registry, threading.Event()
+    read = registry.wanted
+    second = threading.Thread(target=apply.apply_again, args=(registry, ["found"]))
+
+    def slowly() -> Wanted:
+        found = read()
+        if threading.current_thread() is not second:
+            second.start()
+            second.join(0.2)
+            in_between.set()
+        return found
+
+    monkeypatch.setattr(registry, "wanted", slowly)
+    first = apply.apply_again(registry, ["cached"])
+    second.join(30)
+    assert in_between.is_set()
+    views = read().views
+    assert views["cached"].applied_at_s == first.at_s
+    assert views["found"].applied_at_s > 1.0
