@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
 import pytest
 
 from cdc.errors import SinkUnavailable
@@ -37,9 +38,11 @@ class Places:
     asked: list[tuple[str, int]] = field(default_factory=list)
     left: list[tuple[str, int]] = field(default_factory=list)
     removed: list[tuple[str, int]] = field(default_factory=list)
+    made: list[object] = field(default_factory=list)
+    """Lanes, as far as they tell which generation readers use."""
 
     def lanes(self) -> list[object]:
-        return []
+        return self.made
 
     def mismatched(self) -> list[tuple[str, str, int]]:
         return []
@@ -69,6 +72,12 @@ class Places:
             raise SinkUnavailable(f"generation {number} of the {sink} is behind", detail="it is down")
         before, self.shows[sink] = self.shows[sink], number
         return before
+
+
+def made_by_itself(view: str, sink: str, number: int) -> object:
+    """A lane that is fed, as who has just started finds it."""
+    shape, kind = SimpleNamespace(view=view), SimpleNamespace(name=sink)
+    return SimpleNamespace(number=number, is_whole=True, shape=shape, kind=kind)
 
 
 class Bench:
@@ -264,6 +273,21 @@ def test_one_that_was_cut_off_goes_back_in_every_sink(bench: Bench) -> None:
     assert answer.is_done
     bench.look()
     assert set(bench.places.shows.values()) == {1}
+
+
+def test_one_that_was_cut_off_ends_beside_a_rebuild_that_waits(bench: Bench) -> None:
+    """Readers have gone back, and nobody has written that down yet: what they left is a standby, not an accident."""
+    bench.begun(Stage.SWITCH, RebuildState.READY, switches=False)
+    entered = bench.going_back()
+    bench.keeper.put(msgspec.structs.replace(entered, replaces=2))
+    bench.places.shows["cache"] = 1
+    bench.places.made = [made_by_itself("cards", "cache", 1)]
+    bench.look()
+    found = {each.number: each.state for each in bench.keeper.book.of("cards", "cache")}
+    assert found == {1: GenerationState.LIVE, 2: GenerationState.STANDBY, 3: GenerationState.VERIFIED}
+    ended = bench.keeper.book.rebuild(entered.id)
+    assert ended is not None
+    assert (ended.state, bench.rebuild().state, bench.places.removed) == (RebuildState.DONE, RebuildState.READY, [])
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])

@@ -78,8 +78,14 @@ class Book(msgspec.Struct, frozen=True):
         return next((each for each in self.rebuilds if each.id == id_), None)
 
     def under_way(self, view: str, sink: str) -> Rebuild | None:
-        found = (each for each in self.rebuilds if (each.view, each.sink) == (view, sink) and not each.is_over)
-        return next(found, None)
+        return next((each for each in self._of(view, sink) if not each.is_over), None)
+
+    def is_switching(self, view: str, sink: str) -> bool:
+        """Whichever it is: who goes back may do so beside a rebuild that waits."""
+        return any(each.is_switching for each in self._of(view, sink))
+
+    def _of(self, view: str, sink: str) -> list[Rebuild]:
+        return [each for each in self.rebuilds if (each.view, each.sink) == (view, sink)]
 
     def answer(self, id_: str) -> Answer | None:
         return next((each for each in self.answers if each.id == id_), None)

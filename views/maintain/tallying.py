@@ -33,8 +33,8 @@ class Tally:
     def enter_made(self) -> None:
         """What lanes make by themselves: a place was emptied, or the view has another shape."""
         for lane in self._sinking.lanes():
-            under_way = self._keeper.book.under_way(lane.shape.view, lane.kind.name)
-            if lane.number is not None and not (under_way and under_way.is_switching):  # who switches enters it
+            is_switching = self._keeper.book.is_switching(lane.shape.view, lane.kind.name)
+            if lane.number is not None and not is_switching:  # who switches enters it
                 self._enter(lane, lane.number)
 
     def _enter(self, lane: Lane, number: int) -> None:
