@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
 import pytest
 
 from cdc.errors import ViewError
@@ -15,9 +16,10 @@ from tests.waiting import eventually
 from views.maintain import rebuilding, trying
 from views.maintain.booking import BookKeeper
 from views.maintain.comparing import may_be_shown
+from views.maintain.computing import Computing, is_cancelled, is_paused
 from views.maintain.obeying import Obeying
 from views.maintain.orders import Order, Orders, Verb
-from views.maintain.rebuilding import Computing, Rebuilder
+from views.maintain.rebuilding import Rebuilder
 from views.maintain.registry import Registry, ViewState, ViewStatus
 from views.maintain.sinking import Sinking
 from views.rebuild import Checked, Origin, Rebuild, RebuildState, Stage
@@ -57,7 +59,7 @@ class Bench:
         self.obeying = Obeying(self.orders, self.keeper, self.rebuilder)
 
     def _take_back(self, view: str, applied_at_s: float) -> bool:
-        assert self.rebuilder.is_computing_cancelled(view, applied_at_s), "who is cut off here does it again"
+        assert is_cancelled(self.keeper.book, view, applied_at_s), "who is cut off here does it again"
         self.given_up.append((view, applied_at_s))
         return self.can_be_taken_back
 
@@ -147,18 +149,18 @@ def test_one_that_is_cancelled_later_leaves_the_view_alone(bench: Bench) -> None
     bench.obeying.look()
     bench.asked(Order(Verb.CANCEL, rebuild=id_))
     assert bench.given_up == []
-    assert not bench.rebuilder.is_computing_cancelled("v", AT_S)
+    assert not is_cancelled(bench.keeper.book, "v", AT_S)
 
 
 def test_computing_stands_still_when_all_who_wait_for_it_are_paused(bench: Bench) -> None:
     one, other = bench.begun("cache"), bench.begun("search")
     assert f"computed on for rebuild {other}" in bench.asked(Order(Verb.PAUSE, rebuild=one))
-    assert not bench.rebuilder.is_computing_paused("v", AT_S)
+    assert not is_paused(bench.keeper.book, "v", AT_S)
     assert bench.asked(Order(Verb.PAUSE, rebuild=other)) == f"rebuild {other} is paused"
-    assert bench.rebuilder.is_computing_paused("v", AT_S)
-    assert not bench.rebuilder.is_computing_paused("v", AT_S + 1), "another application is another matter"
+    assert is_paused(bench.keeper.book, "v", AT_S)
+    assert not is_paused(bench.keeper.book, "v", AT_S + 1), "another application is another matter"
     bench.asked(Order(Verb.RESUME, rebuild=one))
-    assert (bench.gone_on, bench.rebuilder.is_computing_paused("v", AT_S)) == (["v"], False)
+    assert (bench.gone_on, is_paused(bench.keeper.book, "v", AT_S)) == (["v"], False)
     found = bench.keeper.book.rebuild(one)
     assert found is not None
     assert found.state is RebuildState.RUNNING
@@ -220,6 +222,65 @@ def test_what_waits_for_a_person_is_compared_again_when_they_switch(bench: Bench
     assert "compared again" in bench.asked(Order(Verb.SWITCH, "v"))
     bench.until(lambda: bench.may_be_shown)
     assert len(bench.compared) == 2
+
+
+EARLIER_S = AT_S - 1
+"""When the view was to be computed anew for a rebuild that was asked for just before another one."""
+
+
+def earlier(bench: Bench, *, sink: str = "cache") -> str:
+    order = Order(Verb.REBUILD, "v", sink, origin=Origin.LOG, applied_at_s=EARLIER_S)
+    bench.asked(order)
+    return order.id
+
+
+def test_who_cancels_a_second_one_leaves_the_first_what_is_computed(bench: Bench) -> None:
+    one = earlier(bench)
+    other = bench.begun("search")
+    assert f"computed on for rebuild {one}" in bench.asked(Order(Verb.CANCEL, rebuild=other))
+    assert bench.given_up == []
+    bench.is_computed()
+    bench.until(lambda: bench.may_be_shown)
+    assert bench.found(one).computed == Checked(True, 7)
+
+
+def test_what_a_second_one_had_computed_and_was_refused_is_of_use_to_the_first(bench: Bench) -> None:
+    """Two people asked at once: what is computed is what the second wanted, and the first is the one that waits."""
+    one = earlier(bench)
+    bench.is_computed()
+    bench.until(lambda: bench.may_be_shown)
+    assert (bench.found(one).applied_at_s, bench.found(one).stage) == (AT_S, Stage.COMPUTE)
+
+
+@pytest.mark.parametrize("failed", ["nobody asked for it", ""])
+def test_one_whose_view_was_not_computed_is_not_filled(bench: Bench, failed: str) -> None:
+    one = earlier(bench)
+    if not failed:  # a second one was, and is given up while the first is paused
+        bench.asked(Order(Verb.PAUSE, rebuild=one))
+        bench.asked(Order(Verb.CANCEL, rebuild=bench.begun("search")))
+    bench.status = ViewStatus(ViewState.LIVE, "old", AT_S, serving="old", failed=failed)
+    if not failed:
+        bench.asked(Order(Verb.RESUME, rebuild=one))
+    bench.obeying.look()
+    assert (bench.found(one).stage, bench.found(one).state) == (Stage.COMPUTE, RebuildState.FAILED)
+    assert "computed anew once more" in bench.found(one).reason
+
+
+def test_one_of_two_that_are_shown_together_says_whom_it_waits_for(bench: Bench) -> None:
+    """What it was compared with is no longer true when the other is switched: both are compared again."""
+    one = bench.begun("cache", switches=False)
+    other = Rebuild("u1", "u", "cache", 2, Origin.LOG, 1.0, stage=Stage.COMPUTE, applied_at_s=AT_S, switches=False)
+    bench.is_computed()
+    bench.until(lambda: bench.found(one).state is RebuildState.READY)
+    bench.keeper.put(msgspec.structs.replace(other, state=RebuildState.READY, computed=Checked(True, 3)))
+    assert "waits until u may be shown with it" in bench.asked(Order(Verb.SWITCH, "v"))
+    bench.until(lambda: bench.may_be_shown)
+    bench.obeying.look()
+    assert "waits until u may be shown with it" in bench.found(one).reason
+    assert len(bench.compared) == 2
+    bench.asked(Order(Verb.SWITCH, "u"))
+    bench.until(lambda: len(bench.compared) > 2 and bench.may_be_shown)
+    assert bench.found(one).computed == Checked(True, 7)
 
 
 def test_one_that_could_not_be_computed_says_why(bench: Bench) -> None:

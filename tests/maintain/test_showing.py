@@ -274,6 +274,12 @@ def test_what_a_rebuild_computes_is_not_shown_before_it_was_found_equal() -> Non
     assert not made.views["v"].is_computed
 
 
+def test_what_takes_the_place_of_an_era_that_is_over_waits_for_no_comparison() -> None:
+    """Its rows are known to be wrong, and who asked for the comparison may have given it up long ago."""
+    new = Runner("b", is_live=False)
+    assert computing(new, Runner("a", era=ERA - 1)).may_show(cast(GroupRunner, new))
+
+
 def test_what_nobody_has_yet_waits_for_no_comparison() -> None:
     new = Runner("b", is_live=False)
     assert computing(new).may_show(cast(GroupRunner, new))

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.errors import LogError
+from views.maintain.book import Book
 from views.maintain.groups import _needs
 from views.maintain.registry import Registry, ViewState, ViewStatus, Wanted, WantedView
 from views.maintain.runner import GroupRunner
@@ -185,9 +186,7 @@ def wanting(standing_by: StandingBy, kept: Kept) -> tuple[Wanting, Any]:
     views = Statuses({"v": ViewStatus(ViewState.READY, "b", 1.0, serving="a")})
     nobody = cast(Any, None)
     showing = Showing(views, nobody, nobody, nobody, standing_by, unreviewed={"v"})
-    rebuilder = SimpleNamespace(
-        is_computing_cancelled=lambda view, applied_at_s: False, tally=SimpleNamespace(views=lambda: {"v"})
-    )
+    rebuilder = SimpleNamespace(keeper=SimpleNamespace(book=Book()), tally=SimpleNamespace(views=lambda: {"v"}))
     before: list[Any] = [None, None, None, None, 1, views, kept.runners]
     others: list[Any] = [showing, standing_by, None, rebuilder, None, None]
     made = Wanting(*before, *others, open=cast(Any, None), retire=kept._retire, note=lambda: None)

@@ -16,8 +16,9 @@ from tests.sinks.places import MemoryKind, MemoryPlace, mark, shape, upsert
 from views.generation import Generation, GenerationState
 from views.maintain.book import Held
 from views.maintain.booking import BookKeeper
+from views.maintain.computing import Computing
 from views.maintain.rebuild_progress import LATELY_S, Rates, RebuildProgress
-from views.maintain.rebuilding import Computing, Rebuilder
+from views.maintain.rebuilding import Rebuilder
 from views.maintain.registry import Registry, ViewState, ViewStatus
 from views.maintain.sinking import Sinking
 from views.rebuild import Origin, Rebuild, RebuildState, Stage

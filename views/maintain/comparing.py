@@ -32,6 +32,11 @@ def asked_for(book: Book, view: str, applied_at_s: float) -> list[Rebuild]:
     return [each for each in book.rebuilds if (each.view, each.applied_at_s) == (view, applied_at_s)]
 
 
+def is_awaited(book: Book, view: str) -> bool:
+    """Whether a rebuild waits for the view to be computed anew, whichever application of it."""
+    return any(each.view == view and each.stage is Stage.COMPUTE and not each.is_over for each in book.rebuilds)
+
+
 def may_be_shown(book: Book, view: str, applied_at_s: float) -> bool:
     """Whether that application of the view was found equal, and somebody who asked for it wants it shown."""
     return any(
@@ -45,6 +50,27 @@ def may_be_shown(book: Book, view: str, applied_at_s: float) -> bool:
 def is_compared(book: Book, view: str, applied_at_s: float) -> bool:
     """Whether there is a verdict on it: nobody compares it now, or will before somebody asks."""
     return any(each.computed is not None for each in asked_for(book, view, applied_at_s))
+
+
+def computed_with(book: Book, rebuild: Rebuild) -> list[Rebuild]:
+    """Those of other views that one request had computed together with it, and that are not shown yet: all are shown at
+    once."""
+    return [
+        each
+        for each in book.rebuilds
+        if (each.applied_at_s, each.stage) == (rebuild.applied_at_s, Stage.COMPUTE)
+        and each.view != rebuild.view
+        and not each.is_over
+    ]
+
+
+def held_by(book: Book, rebuild: Rebuild) -> str:
+    """Why one that was found equal is not shown: others that are computed with it wait for somebody."""
+    if rebuild.stage is not Stage.COMPUTE:
+        return ""
+    waiting = {each.view for each in computed_with(book, rebuild) if each.state is RebuildState.READY}
+    told = " and ".join(sorted(view for view in waiting if not may_be_shown(book, view, rebuild.applied_at_s)))
+    return f"waits until {told} may be shown with it: headwater switch, or headwater rebuild --cancel" if told else ""
 
 
 def with_verdict(waiting: Iterable[Rebuild], computed: Checked) -> list[Rebuild]:

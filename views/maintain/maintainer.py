@@ -23,6 +23,7 @@ from views.arrangement import Owner
 from views.maintain.booking import BookKeeper
 from views.maintain.catch_up import POLL_S, CatchUp
 from views.maintain.comparing import Compare, is_compared, may_be_shown, no_compare
+from views.maintain.computing import Computing, is_paused
 from views.maintain.contents import count
 from views.maintain.copies import copy_group, put_back
 from views.maintain.groups import Groups
@@ -33,7 +34,7 @@ from views.maintain.orders import Orders
 from views.maintain.pace import Pace
 from views.maintain.pauses import Pauses
 from views.maintain.publisher import read_frontiers
-from views.maintain.rebuilding import KEEP_S, Check, Computing, Rebuilder, no_check
+from views.maintain.rebuilding import KEEP_S, Check, Rebuilder, no_check
 from views.maintain.registry import Registry, ViewState
 from views.maintain.repairs import requests
 from views.maintain.riding import Riding
@@ -323,7 +324,7 @@ class Maintainer:
             return True
         built = [] if runner.progress.is_live else self._views.of(runner.group.spec.id)
         at_s = {view: self._views[view].applied_at_s for view in built}
-        return bool(built) and all(self._rebuilder.is_computing_paused(view, at_s[view]) for view in built)
+        return bool(built) and all(is_paused(self._rebuilder.keeper.book, view, at_s[view]) for view in built)
 
     def _read_so_far(self, view: str) -> tuple[int, int] | None:
         known = self._views.get(view)

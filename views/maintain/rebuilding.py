@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -22,7 +21,8 @@ from cdc.errors import HeadwaterError, SinkError, SinkUnavailable, ViewError
 from views.generation import Generation, GenerationState
 from views.maintain.booking import BookKeeper
 from views.maintain.checks import Checks
-from views.maintain.comparing import COMPARED, Compare, asked_for, no_compare, switched, with_verdict
+from views.maintain.comparing import COMPARED, computed_with, held_by, switched, with_verdict
+from views.maintain.computing import Computing, adopted, came_to_nothing, waiting_for
 from views.maintain.failpoints import reached
 from views.maintain.going_back import is_rollback
 from views.maintain.rebuild_progress import RebuildProgress
@@ -47,23 +47,6 @@ QUEUED: Final = "waits until "
 Check = Callable[[str, str, int, threading.Event], Checked]
 """Compares a generation with its view, and the view with its source: (view, sink, number, stop). Ends with `stop`."""
 _ = GenerationState
-
-
-@dataclass(frozen=True)
-class Computing:
-    """What a rebuild asks of who computes its view anew."""
-
-    position: Callable[[str], tuple[int, int] | None] = lambda view: None
-    """Records of the log that it has read, and that there are; None while it is not at it."""
-    take_back: Callable[[str, float], bool] = lambda view, applied_at_s: False
-    """Gives that application of the view up: what readers use stays. False if it is too late, or what is wanted is not
-    what they use."""
-    go_on: Callable[[str], None] = lambda view: None
-    held_back: Callable[[], str] = lambda: ""
-    """Why it is computed slower than it could be; empty while it is not."""
-    rows: Callable[[str], int] = lambda view: 0
-    """Of a view, as readers are given it."""
-    compare: Compare = no_compare
 
 
 def no_check(view: str, sink: str, number: int, stop: threading.Event) -> Checked:
@@ -136,11 +119,18 @@ class Rebuilder:
         if status is None or status.applied_at_s < rebuild.applied_at_s:
             self._stands(rebuild, "waits until it is begun to compute the view")
             return
+        instead = adopted(self.keeper.book, rebuild, status)
+        if instead is not rebuild:
+            self.keeper.put(rebuild := instead)
+            self.keeper.flush()
         is_mine = status.applied_at_s == rebuild.applied_at_s
         if is_mine and status.failed:
             self.fail(rebuild, f"the view could not be computed anew: {status.failed}")
         elif status.state is ViewState.PAUSED:
             self.fail(rebuild, f"the view is paused: {status.reason}")
+        elif status.state is ViewState.LIVE and not is_mine and came_to_nothing(self.keeper.book, rebuild.view, status):
+            why = status.failed or "that rebuild was given up"
+            self.fail(rebuild, f"the view was to be computed anew once more, in place of this one; {why}")
         elif status.state is ViewState.LIVE:
             self.keeper.enter(rebuild, Stage.FILL)
         elif self.keeper.book.is_held(rebuild.view, ""):
@@ -148,7 +138,8 @@ class Rebuilder:
         elif is_mine and status.is_computed and rebuild.computed is None:
             self._compare(rebuild, status.group)
         elif (at := self._computing.position(rebuild.view)) is not None:
-            self.keeper.put(self._progress.noted(rebuild, *at, self._computing.held_back()))
+            reason = held_by(self.keeper.book, rebuild) or self._computing.held_back()
+            self.keeper.put(self._progress.noted(rebuild, *at, reason))
 
     def _compare(self, rebuild: Rebuild, group: str) -> None:
         """Once for all that wait for it. Then it is shown, and noted as live."""
@@ -161,7 +152,9 @@ class Rebuilder:
         if found is None:
             return
         self._tries.forget(rebuild.id)
-        waiting = [each for each in self._of(rebuild.view, rebuild.applied_at_s) if not each.is_over]
+        waiting = [
+            each for each in waiting_for(self.keeper.book, rebuild.view, rebuild.applied_at_s) if not each.is_over
+        ]
         if not found.is_equal:
             for each in waiting:
                 self.fail(each, f"it is not what Postgres has: {found.detail}")
@@ -171,11 +164,16 @@ class Rebuilder:
         self.keeper.flush()
 
     def show(self, ready: Rebuild) -> str:
-        """Of one that was computed and waits: what happens now."""
+        """Of one that was computed and waits: what happens now. Those that waited for it are compared again, too."""
+        for other in computed_with(self.keeper.book, ready):
+            if other.state is RebuildState.RUNNING:
+                self.keeper.put(msgspec.structs.replace(other, computed=None))
         self.keeper.put(switched(ready))
         self.keeper.flush()
+        after = held_by(self.keeper.book, ready)
         return (
             f"{ready.view} is compared again, then readers use it as it was computed; its {ready.sink} is filled anew"
+            + (f"; it {after}" if after else "")
         )
 
     def _fill(self, rebuild: Rebuild) -> None:
@@ -368,25 +366,11 @@ class Rebuilder:
         if rebuild.stage is Stage.COMPUTE:
             self._computing.go_on(rebuild.view)
 
-    def is_computing_paused(self, view: str, applied_at_s: float) -> bool:
-        """Whether all that wait for that application of the view are paused. From any thread."""
-        waiting = [each for each in self._of(view, applied_at_s) if not each.is_over]
-        return bool(waiting) and all(each.state is RebuildState.PAUSED for each in waiting)
-
-    def is_computing_cancelled(self, view: str, applied_at_s: float) -> bool:
-        """Whether all that asked for that application of the view gave it up, or failed, before it was shown. From any
-        thread."""
-        asked = self._of(view, applied_at_s)
-        return bool(asked) and all(each.is_over for each in asked)
-
-    def _of(self, view: str, applied_at_s: float) -> list[Rebuild]:
-        return [each for each in asked_for(self.keeper.book, view, applied_at_s) if each.stage is Stage.COMPUTE]
-
     def _sharing(self, rebuild: Rebuild) -> list[Rebuild]:
         """Others that wait for the same computation."""
         if rebuild.stage is not Stage.COMPUTE:
             return []
-        found = self._of(rebuild.view, rebuild.applied_at_s)
+        found = waiting_for(self.keeper.book, rebuild.view, rebuild.applied_at_s)
         return [each for each in found if each.id != rebuild.id and not each.is_over]
 
     def forget(self, view: str, emptied: Collection[str]) -> None:

@@ -56,15 +56,18 @@ class Showing:
         return any(not self.is_compared(view, self.views[view].applied_at_s) for view in waiting)
 
     def _uncompared(self, runner: GroupRunner) -> list[str]:
-        """Nobody is kept waiting for a view that has no other rows."""
-        group = runner.group.spec.id
+        """Nobody is kept waiting for a view that has no other rows, or rows of an era that is over: these are known to
+        be wrong."""
+        group, era = runner.group.spec.id, runner.group.spec.era
         return [
             view
             for view in runner.group.live
             if view in self.compared
             and (known := self.views.get(view))
             and known.group == group
-            and known.serving not in ("", group)
+            and known.serving != group
+            and (old := self.runners.get(known.serving)) is not None
+            and old.group.spec.era == era
             and not self.is_equal(view, known.applied_at_s)
         ]
 

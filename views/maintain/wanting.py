@@ -20,7 +20,8 @@ from cdc.epochs import EpochPlanner
 from cdc.errors import LogError, NothingWhole, ViewError
 from cdc.topics import delete_topic
 from views.maintain.catch_up import CatchUp
-from views.maintain.comparing import asked_for
+from views.maintain.comparing import asked_for, is_awaited
+from views.maintain.computing import is_cancelled
 from views.maintain.group import Group, GroupSpec
 from views.maintain.pauses import Pauses
 from views.maintain.publisher import view_topic
@@ -112,8 +113,10 @@ class Wanting:
                 self._keep(name, text, known.applied_at_s, known.reason if is_failed else "nobody asked for it")
 
     def _is_orphan(self, name: str, known: ViewStatus) -> bool:
+        """Nobody asked for it, and no rebuild that waits for an earlier one can have it instead."""
         is_old = time.time() - known.applied_at_s > ORPHAN_S_MAX
-        return is_old and not asked_for(self.rebuilder.keeper.book, name, known.applied_at_s)
+        book = self.rebuilder.keeper.book
+        return is_old and not asked_for(book, name, known.applied_at_s) and not is_awaited(book, name)
 
     def _not_begun(self, views: Mapping[str, WantedView], error: ViewError | LogError) -> bool:
         """Whether it is worth another try. What readers have so far stays, and is fed."""
@@ -196,7 +199,7 @@ class Wanting:
 
     def is_given_up(self, name: str, view: WantedView) -> bool:
         """Who wanted it computed anew has cancelled that: what is kept stays, if that is what is wanted."""
-        if not self.rebuilder.is_computing_cancelled(name, view.applied_at_s):
+        if not is_cancelled(self.rebuilder.keeper.book, name, view.applied_at_s):
             return False
         known = self.views[name]
         if known.applied_at_s == view.applied_at_s:
