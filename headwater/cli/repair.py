@@ -51,7 +51,7 @@ def print_repaired(found: Repaired) -> None:
         for kind, key in sink.wrong:
             line(f"    {kind} {key}")
     if not found.is_equal:
-        line(f"if it stays so: headwater apply --rebuild {found.view}", stderr=True)
+        line(f"if it stays so: headwater rebuild {found.view}", stderr=True)
 
 
 def repaired_object(found: Repaired) -> dict[str, object]:

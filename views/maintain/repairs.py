@@ -52,7 +52,7 @@ def ask(registry: Registry, view: str, keys: Sequence[AskedKey]) -> Request:
         raise ConfigurationError(
             f"{len(keys):,} rows of {view} are too many to be told again",
             detail=f"the limit is {KEYS_MAX:,}",
-            hint=f"headwater apply --rebuild {view}",
+            hint=f"headwater rebuild {view} fills its sinks anew; --from log computes it anew first",
         )
     folder = registry.folder / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
