@@ -39,6 +39,8 @@ GLYPHS: Final = {
 }  # fmt: skip
 Parts = tuple[tuple[str, bool], ...]
 """A text in pieces, each with whether the search found it."""
+Changes = tuple[tuple[str, str, str], ...]
+"""Column, what it was, what it is."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,8 @@ class Dresser:
     def key(self, row: Row) -> str:
         return ",".join(str(row.get(name)) for name in self.definition.key)
 
-    def changes(
-        self, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
-    ) -> tuple[tuple[str, str, str], ...]:
-        """Column, what it was, what it is: of a row that was there before and is now."""
+    def changes(self, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Changes:
+        """Of a row that was there before and is now."""
         if before is None or after is None:
             return ()
         made = []

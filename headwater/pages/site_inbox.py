@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 from fastapi import APIRouter, Header, Request, Response
 
 from alerts.inbox import News
 from headwater.api.alerts_feed_routes import sequence_of
 from headwater.api.streams import begun
 from headwater.pages.rendering import environment, page
-from headwater.pages.site_cards import Dresser
+from headwater.pages.site_cards import Card, Changes, Dresser
 from headwater.pages.site_words import EVENTS, ago_text, view_label
 from search.index import decode_row
 
@@ -85,13 +86,22 @@ def _dresser(site: Site, view: str, now: datetime) -> Dresser | None:
     return Dresser(*found, site.visitors.currency(), now) if found else None
 
 
+def _dressed(news: News, dresser: Dresser | None) -> tuple[Card | None, Changes]:
+    """Neither of a row of the view as it was, which the view as it is cannot read: it is told by its key."""
+    if dresser is None:
+        return None, ()
+    try:
+        before, after = (
+            None if row is None else decode_row(dresser.definition, row) for row in (news.before, news.after)
+        )
+        row = after or before
+        return dresser.card(row) if row else None, dresser.changes(before, after)
+    except (msgspec.ValidationError, TypeError, ValueError):  # a price that was "on request", a place that was a text
+        return None, ()
+
+
 def _news(news: News, dresser: Dresser | None, now: datetime) -> dict[str, Any]:
-    before, after = (
-        None if row is None or dresser is None else decode_row(dresser.definition, row)
-        for row in (news.before, news.after)
-    )
-    row = after or before
-    card = dresser.card(row) if dresser and row else None
+    card, changes = _dressed(news, dresser)
     return {
         "sequence": news.sequence,
         "search_id": news.subscription_id,
@@ -101,7 +111,7 @@ def _news(news: News, dresser: Dresser | None, now: datetime) -> dict[str, Any]:
         "kind": _KINDS.get(news.event, "plain"),
         "card": card,
         "name": card.name if card else news.key,
-        "changes": dresser.changes(before, after)[:4] if dresser and news.event != "entered" else (),
+        "changes": changes[:4] if news.event != "entered" else (),
         "reason": news.reason,
         "at": news.recorded_at,
         "ago": ago_text(news.recorded_at, now),

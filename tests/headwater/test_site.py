@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ import pytest
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.testclient import TestClient
 
+from alerts.inbox import News
 from alerts.saved_search import Wish
 from alerts.wish_reading import read_wish
 from cdc.errors import ConfigurationError
@@ -267,6 +269,33 @@ def test_an_open_inbox_ends_with_its_session(monkeypatch: pytest.MonkeyPatch) ->
     assert told_to(Session("ada", now_s - 1)) == b": ada 7\n\n"
     monkeypatch.setattr(site_inbox, "STREAM_S_MAX", 0.0)
     assert told_to(in_time) == b": ada 7\n\n", "its cookie is looked at anew"
+
+
+def inbox_of(before: dict[str, object] | None, after: dict[str, object] | None) -> str:
+    """What `/inbox` shows of one row of `homes`, after the view was given its columns of today."""
+
+    async def visitor(_: Request) -> Visitor:
+        return Visitor(Session("ada", int(NOW.timestamp())), "token")
+
+    rows = [None if row is None else json.dumps(row) for row in (before, after)]
+    told = News(1, 1, "Flats", "homes", '{"id":7}', "changed", "changed", *rows, "1:2", NOW, NOW, NOW, "n", None)
+    searches = SimpleNamespace(newest=lambda *_: [told], listed=lambda _: [])
+    visitors = SimpleNamespace(views=lambda _: {"homes"}, currency=lambda: "€")
+    site = {"visitor": visitor, "visitors": visitors, "searches": searches}
+    app, routes = FastAPI(), APIRouter()
+    site_inbox.add_routes(routes, cast(Site, SimpleNamespace(**site, layout=lambda _: (HOMES, layout(HOMES, CITIES)))))
+    app.include_router(routes)
+    answer = TestClient(app).get("/inbox")
+    assert answer.status_code == 200
+    return answer.text
+
+
+@pytest.mark.parametrize("old", [{"price": "on request"}, {"lat": "north", "lon": "west"}])
+def test_an_inbox_holds_rows_of_the_view_as_it_was(old: dict[str, object]) -> None:
+    today = {"id": 7, "title": "Attic", "price": 5, "lat": 1.0, "lon": 2.0}
+    assert "<h2>Attic</h2>" in inbox_of({**today, "price": 4}, today)
+    for before, after in ((today | old, today), (today, today | old), (today | old, None)):
+        assert re.search("<h2>(Attic|{&#34;id&#34;:7})</h2>", inbox_of(before, after))
 
 
 # What forms ask for
