@@ -35,6 +35,9 @@ DONE: Final = "done"
 FAILED: Final = "failed"
 NOBODY: Final = "http:without a key"
 TEXT_MAX: Final = 2_000
+UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+"""What Postgres takes in no text: NUL, and the lone surrogates by which Python tells bytes of another encoding."""
+REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 _KEY: Final = re.compile(r"\b(hw_[0-9a-f]+)_[A-Za-z0-9_-]{8,}")
 
 
@@ -119,6 +122,15 @@ def masked(value: Any) -> Any:
         return value
     text = masked_url(value) if re.match(r"[a-z][a-z0-9+]*://\S+$", value) else value
     return _KEY.sub(rf"\1_{HIDDEN}", text)[:TEXT_MAX]
+
+
+def storable(value: Any) -> Any:
+    """As Postgres takes it, with a mark in place of each character that it never takes."""
+    if isinstance(value, Mapping):
+        return {storable(name): storable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [storable(inner) for inner in value]
+    return UNSTORABLE.sub(REPLACED, value) if isinstance(value, str) else value
 
 
 def reason_of(error: BaseException) -> str:

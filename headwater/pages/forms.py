@@ -46,6 +46,8 @@ async def read_form(request: Request) -> Form:
         pairs = parse_qsl(held.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError as error:
         raise ConfigurationError("the request is not a form", detail=str(error)) from error
+    if any("\0" in text for pair in pairs for text in pair):  # no browser sends one, and Postgres takes it in no text
+        raise ConfigurationError("the request is not a form", detail="it holds a NUL")
     return Form(pairs)
 
 

@@ -17,11 +17,11 @@ import typer
 from psycopg import errors
 
 from cdc.addresses import PostgresAddress
-from cdc.errors import ConfigurationError, ViewError
+from cdc.errors import ConfigurationError, SourceError, ViewError
 from headwater import cli
 from headwater.api.access import ApiKey, KeyStore
 from headwater.audit import audited, key_actor, masked, os_actor, told
-from headwater.audit_store import SPOOL, bring_in, listed, spool_file
+from headwater.audit_store import ASIDE, SPOOL, bring_in, listed, spool_file
 from headwater.cli.audit import parse_since
 from headwater.deployment import Deployment
 from headwater.migrate import migrate
@@ -32,6 +32,8 @@ from headwater.views.place import Place
 from views.maintain.registry import Registry
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
+POISON = "a \0 b \udce9"
+"""NUL, and a byte of Latin-1 as Python tells it: Postgres takes neither in a text."""
 WAITING = """{"action": "7c1f9f0a-9c3e-4d8a-8f57-0d2a53a1e001", "event": "began", "at": "2026-11-17T09:00:00Z",\
  "actor": "os:ada", "host": "h", "verb": "pause", "arguments": {}}
 """
@@ -222,6 +224,40 @@ class TestKept:
         spool.write_bytes(content)  # as if it had been killed between the commit and the emptying
         bring_in(mine)
         assert len(listed(mine)) == 2
+
+    def test_what_postgres_takes_in_no_text_is_replaced(self, mine: Deployment) -> None:
+        with audited(mine, "quiet begin", actor=POISON, reason=POISON, keys={POISON: [POISON]}) as action:
+            action.result = {"of": POISON}
+        [found] = listed(mine)
+        told = "a \N{REPLACEMENT CHARACTER} b \N{REPLACEMENT CHARACTER}"
+        assert (found.actor, found.outcome, found.result) == (told, "done", {"of": told})
+        assert found.arguments == {"reason": told, "keys": {told: [told]}}
+        assert not spool_file(mine.settings).exists(), "nothing waits"
+        assert listed(mine, verb=POISON, actor=POISON) == [], "nor is it an error to look for it"
+        away = replace(mine, postgres=replace(mine.postgres, port=1))
+        with audited(away, "quiet end", reason=POISON):
+            pass
+        assert [(each.verb, each.outcome) for each in listed(mine)] == [("quiet end", "done"), ("quiet begin", "done")]
+
+    def test_a_line_that_is_never_taken_holds_up_no_other(self, mine: Deployment, tmp_path: Path) -> None:
+        """What an earlier version wrote with a NUL comes in; a line that is wrong itself is set aside, and told."""
+        poisoned = json.loads(WAITING) | {"verb": "quiet begin", "arguments": {"reason": POISON}}
+        wrong = json.loads(WAITING) | {"action": "no uuid"}
+        lines = [json.dumps(each) for each in (wrong, poisoned | {"event": "done"}, poisoned)]
+        (tmp_path / SPOOL).write_text("\n".join(lines) + "\n")
+        [found] = listed(mine)
+        assert (found.verb, found.outcome) == ("quiet begin", "done")
+        with audited(mine, "rebuild"):
+            pass
+        assert [each.verb for each in listed(mine)] == ["rebuild", "quiet begin"]
+        assert (tmp_path / SPOOL).read_bytes() == b""
+        assert [json.loads(line) for line in (tmp_path / ASIDE).read_text().splitlines()] == [wrong], "once"
+
+    def test_a_log_that_cannot_be_read_says_why(self, mine: Deployment) -> None:
+        with psycopg.connect(mine.postgres.conninfo(), autocommit=True) as conn:
+            conn.execute("alter table headwater.audit rename column reason to why")
+        with pytest.raises(SourceError, match="cannot be read"):
+            listed(mine)
 
     def test_a_folder_that_cannot_be_written_fails_nothing(self, mine: Deployment, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")

@@ -77,6 +77,12 @@ def test_an_error_is_a_page_with_a_way_out(client: TestClient) -> None:
     assert "headwater views" in answer.text
 
 
+def test_a_form_with_a_nul_is_refused(client: TestClient) -> None:
+    """Whatever asked Postgres with it was an internal error."""
+    answer = post(client, b"to=a%00b")
+    assert (answer.status_code, "NUL" in answer.text) == (400, True)
+
+
 @pytest.mark.parametrize("prefix", ["", "/hw", "/tools/hw"])
 def test_links_hold_behind_a_proxy(client: TestClient, prefix: str) -> None:
     """It takes its prefix away, and says nothing of it."""
