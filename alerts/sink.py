@@ -41,6 +41,7 @@ from views.sinks.wholeness import Stretch, follows, lost
 RETRY_S: Final = 1.0
 SHOWN_S: Final = 7 * 86_400
 """How long it is told that news was missed."""
+PAST: Final = "what it would have told is past: drop the letter"
 _PREPARE: Final = """
     insert into headwater.alert_places (view, generation, is_silent)
     values (%(view)s, %(generation)s, not exists (select from headwater.alert_places where view = %(view)s))
@@ -192,6 +193,10 @@ class AlertSink(HistorySink):
             return before
         began_at_us = steps[0].published_at_us if steps else now_us
         return _together(before, Stretch(old.published_at_us, max(began_at_us, old.published_at_us)), now_us)
+
+    def again(self, changes: Sequence[Change]) -> list[Refused]:
+        """Takes none of them, and touches no mark: the log has gone past the searches that were in force there."""
+        return [Refused(change, PAST) for change in changes]
 
     def tend(self) -> None:
         """The searches of a view, when they are many; the outbox is the notifier's to clear."""

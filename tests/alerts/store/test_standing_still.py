@@ -14,7 +14,7 @@ from alerts.sink import AlertKind, AlertSink, lacking
 from cdc.addresses import KafkaAddress, PostgresAddress
 from tests.alerts.store.conftest import Connect
 from tests.alerts.store.wishes import FIELDS
-from views.sinks.sink import Change, Mark, ViewShape
+from views.sinks.sink import Change, Mark, Refused, ViewShape
 
 pytestmark = pytest.mark.stack
 
@@ -122,3 +122,16 @@ def test_who_had_matched_all_when_a_changed_view_took_over_says_nothing(
 ) -> None:
     replacing(kind, since=6)
     assert lacking(conn, "listing") is None
+
+
+def test_a_dead_letter_that_is_replayed_is_refused_again_and_touches_no_mark(
+    kind: AlertKind, sink: AlertSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is told of what is past. A mark read and written again takes back what the lane did between."""
+    beside, letters = opened(kind), [change(3), change(4)]
+    monkeypatch.setattr(beside, "mark", lambda: mark(5, 60))
+    sink.apply([change(6)], mark(7, 59))
+    refused = beside.again(letters)
+    beside.close()
+    assert sink.mark() == mark(7, 59)
+    assert refused == [Refused(each, "what it would have told is past: drop the letter") for each in letters]
