@@ -16,6 +16,7 @@ from cdc.canary import CanaryCheck, Proven
 from cdc.changelog import ChangeLog
 from cdc.errors import HeadwaterError, StateError
 from cdc.gaps import Gaps
+from cdc.guardian import PAUSED
 from cdc.keeper import CaptureKeeper, Deed
 from cdc.mending import Mending
 from headwater.deployment import Deployment
@@ -73,7 +74,8 @@ class Watch:
             began = time.monotonic()
             status = self._observer.look()
             # Shown first: a server that died shows as down while it is started again.
-            self.show(replace(status, findings=(*status.findings, *self._canary.late(began))))
+            late = self._canary.late(began, is_held=_is_held(status))
+            self.show(replace(status, findings=(*status.findings, *late)))
             self._note_gaps(status, began)
             self.stack.mend(lambda name, what: self._log.warning("server", name=name, what=what))
             for child in self.children:
@@ -133,6 +135,11 @@ class Watch:
         log = ChangeLog(place.kafka, place.source)
         archive = ArchiveReader(place.source, place.settings.warehouse_folder)
         return Canary(place.postgres, CanaryCheck(log, proven, replace(log, archive=archive) if is_archived else None))
+
+
+def _is_held(status: Status) -> bool:
+    """Whether capture waits for a person, or for the end of its initial snapshot: nothing is broken then."""
+    return status.connector in PAUSED or (status.snapshot is not None and not status.snapshot.complete)
 
 
 def _break(gaps: Gaps) -> str:
