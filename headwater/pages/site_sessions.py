@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+from cdc.errors import ConfigurationError
+
 TEXT_CHARACTERS_MAX: Final = 4_000
 LINK: Final = "link"
 COOKIE: Final = "cookie"
@@ -46,8 +48,16 @@ class Signer:
     secret: bytes
 
     def written(self, session: Session, purpose: str) -> str:
+        """Raises ConfigurationError for what `read` would take from nobody: it has to fit into a link and a cookie."""
         said = msgspec.json.encode(session)
-        return f"{_text(said)}.{_text(self._signature(purpose.encode(), said))}"
+        text = f"{_text(said)}.{_text(self._signature(purpose.encode(), said))}"
+        if len(text) > TEXT_CHARACTERS_MAX:
+            raise ConfigurationError(
+                "too much for one link",
+                detail=f"its text would have {len(text):,} characters, at most {TEXT_CHARACTERS_MAX:,}",
+                hint="name fewer views",
+            )
+        return text
 
     def read(self, text: str, purpose: str, now: datetime) -> Session | None:
         """None for what we did not write, wrote for something else, or what has expired."""

@@ -10,6 +10,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import cast
 
+import httpx
 import pytest
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.testclient import TestClient
@@ -18,6 +19,7 @@ from alerts.inbox import News
 from alerts.saved_search import Wish
 from alerts.wish_reading import read_wish
 from cdc.errors import ConfigurationError
+from headwater.api import problems
 from headwater.pages import site_inbox
 from headwater.pages.forms import Form
 from headwater.pages.site import Site
@@ -30,11 +32,12 @@ from headwater.pages.site_narrowing import Narrowing, of_params, of_query, query
 from headwater.pages.site_options import Options, column_choices, last_day, of_wish, unit_labels
 from headwater.pages.site_saving import wish
 from headwater.pages.site_sessions import COOKIE, LINK, Session, Signer
-from headwater.pages.site_signing import place
+from headwater.pages.site_signing import api, place
 from headwater.pages.site_visitors import Visitor
 from headwater.pages.site_words import ago_text, column_label, number_text, value_label, view_label
 from headwater.service.service import pages_line
 from headwater.service.steps import EXAMPLES
+from headwater.settings import Settings
 from search.answers import Bucket
 from search.errors import QueryRefused
 from search.index import Column, Geo, IndexDefinition
@@ -220,6 +223,28 @@ def test_a_text_says_who_somebody_is_for_one_purpose_and_a_time() -> None:
     forged = signer.written(Session("eve", ada.expires_at_s), COOKIE).partition(".")[0]
     for odd in (f"{forged}.{signature}", said, f"{said}.", "", ".", "é.x", f"{said}.{signature}x!", "a" * 9_999):
         assert signer.read(odd, LINK, NOW) is None
+
+
+def test_a_link_that_nobody_could_open_is_not_given() -> None:
+    async def admit(*_: object) -> None:
+        return None
+
+    access, deployment = SimpleNamespace(key=lambda *_: None), SimpleNamespace(settings=Settings())
+    reading = SimpleNamespace(admit=admit, access=access, deployment=deployment)
+    signer, app = Signer(b"secret"), FastAPI()
+    app.include_router(api(cast(Site, SimpleNamespace(reading=reading, visitors=SimpleNamespace(signer=signer)))))
+    problems.register(app)
+
+    def ask(views: int) -> httpx.Response:
+        named = [f"{number:03}_{'v' * 59}" for number in range(views)]
+        return TestClient(app).post("/v1/site/sessions", json={"owner": "ada", "views": named})
+
+    few, many = ask(40), ask(50)
+    ticket = few.json()["url"].partition("/site/enter/")[2].partition("?")[0]
+    session = signer.read(ticket, LINK, datetime.now(UTC))
+    assert session is not None
+    assert len(session.views) == 40
+    assert (many.status_code, many.json()["hint"]) == (400, "name fewer views")
 
 
 def test_a_form_belongs_to_one_cookie() -> None:
