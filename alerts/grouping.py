@@ -6,13 +6,14 @@
   together, as soon as the first of them is due, and a digest does not repeat what an instant message told.
 - Instant news is told at once; what follows within `burst_s` of a message to the same target is gathered into the next.
 - Digests come at the full hour, or at the owner's hour of the day or week. Quiet hours postpone to their end. A search
-  that has been told `cap_per_day` times waits for the next day: nothing is lost, it comes together.
+  that has been told `cap_per_day` times waits for the next day, a digest for its hour on it: nothing is lost, it comes
+  together.
 - Whatever is told of a target at an instant is one message.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -136,7 +137,8 @@ def _split(
     rows: list[Pending], target: Target, known: Knowledge, now: datetime
 ) -> tuple[list[Pending], dict[int, datetime]]:
     """The rows of one target that are due, and when the others are to be looked at."""
-    dues = {row.id: _due(row, target, known, now) for row in rows}
+    capped = {id_: _capped_until(id_, known) for id_ in {row.subscription_id for row in rows}}
+    dues = {row.id: _due(row, target, known, capped[row.subscription_id], now) for row in rows}
     bundles: dict[tuple[str, str, int], list[Pending]] = defaultdict(list)
     for row in rows:
         bundles[row.view, row.key, row.version].append(row)
@@ -145,15 +147,29 @@ def _split(
     return sorted(told, key=lambda row: row.sequence), {id_: at for id_, at in dues.items() if id_ not in ids}
 
 
-def _due(row: Pending, target: Target, known: Knowledge, now: datetime) -> datetime:
+def _capped_until(id_: int, known: Knowledge) -> datetime | None:
+    """The end of the last day on which a search was told as often as it may be; None without one."""
+    wish, told = known.searches[id_].wish, known.told_times.get(id_, ())
+    if wish.cap_per_day is None:
+        return None
+    times = Counter(local_day(at, wish.zone)[1] for at in told)
+    return max((end for end, count in times.items() if count >= wish.cap_per_day), default=None)
+
+
+def _due(row: Pending, target: Target, known: Knowledge, capped_until: datetime | None, now: datetime) -> datetime:
     """When a row is told, as things are now; never before now."""
     wish = known.searches[row.subscription_id].wish
     due = first_due(wish, row.recorded_at)
     if wish.frequency == "instant" and (last := known.told_at.get(target)) is not None:
         due = max(due, last + timedelta(seconds=known.burst_s))
-    day, next_midnight = local_day(now, wish.zone)
-    times = [at for at in known.told_times.get(row.subscription_id, ()) if at >= day]
-    if wish.cap_per_day is not None and len(times) >= wish.cap_per_day:
-        due = max(due, next_midnight)
+    if capped_until is not None and capped_until > due:
+        due = max(due, _uncapped(wish, capped_until))
     # What has come is checked against the quiet hours of now: they may have begun since.
     return after_quiet(max(due, now), wish.quiet_hours, wish.zone)
+
+
+def _uncapped(wish: Wish, midnight: datetime) -> datetime:
+    """When a search is told again that has to wait for a day: a digest comes at its hour on that day, too."""
+    if wish.frequency in ("instant", "hourly"):
+        return midnight
+    return _by_frequency(wish, midnight - timedelta(microseconds=1))

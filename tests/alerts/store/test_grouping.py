@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -201,6 +202,27 @@ def test_a_cap_postpones_to_the_next_day_of_the_owner() -> None:
     }
     yesterday = {1: (NOW - timedelta(hours=3), NOW - timedelta(hours=1))}
     assert len(decide([pending(1)], known(asked, told_times=yesterday), NOW).drafts) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({"frequency": "hourly"}, datetime(2026, 10, 25, 23, tzinfo=UTC)),
+        ({"frequency": "daily"}, datetime(2026, 10, 26, 7, tzinfo=UTC)),
+        ({"frequency": "daily", "digest_hour": 0}, datetime(2026, 10, 25, 23, tzinfo=UTC)),
+        ({"frequency": "weekly"}, datetime(2026, 10, 26, 7, tzinfo=UTC)),
+        ({"frequency": "weekly", "digest_hour": 0}, datetime(2026, 10, 25, 23, tzinfo=UTC)),
+        ({"frequency": "weekly", "digest_weekday": 7}, datetime(2026, 11, 1, 7, tzinfo=UTC)),
+    ],
+)
+def test_a_cap_postpones_a_digest_to_its_hour(wanted: dict[str, Any], expected: datetime) -> None:
+    """Of the owner's next day or later: a digest at eight is no message at midnight, one at midnight not a day late."""
+    asked = search(1, cap_per_day=1, time_zone="Europe/Paris", **wanted, **ADA)
+    knowledge = known(asked, told_times={1: (NOW - timedelta(hours=1),)})
+    waiting = pending(1, recorded_at=NOW - timedelta(days=8))
+    for now in (NOW, expected - timedelta(seconds=1)):
+        assert decide([waiting], knowledge, now).postponed == {1: expected}
+    assert len(decide([waiting], knowledge, expected).drafts) == 1
 
 
 def test_an_item_in_a_digest_is_told_from_its_first_to_its_last() -> None:
