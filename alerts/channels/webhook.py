@@ -30,6 +30,7 @@ NAME: Final = "webhook"
 URL_CHARACTERS_MAX: Final = 2_000
 HOST_CHARACTERS_MAX: Final = 253
 _GONE: Final = 410
+_TIMED_OUT: Final = 408
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 _HEADERS: Final = (
     ("content-type", "application/json"),
@@ -121,7 +122,10 @@ class Webhook:
     async def _asked(self, url: Url, headers: list[tuple[str, str]], body: bytes) -> tuple[Connection, Answer]:
         if kept := self._connections.take(url.origin):
             with suppress(OSError, AnswerBroken):  # closed just now by the other side: no failure of the endpoint
-                return await self._posted(kept, url, headers, body)
+                connection, answer = await self._posted(kept, url, headers, body)
+                if answer.status != _TIMED_OUT:
+                    return connection, answer
+                connection.close()  # it says that nothing was asked for long, and was said before this was
         return await self._posted(await self._connected(url.origin), url, headers, body)
 
     async def _posted(

@@ -172,6 +172,50 @@ class TestDelivered:
         assert asyncio.run(send()) == [Delivered(), Delivered()]
         assert [caught.id for caught in catcher.caught] == ["msg_1"] * 3, "again, with the same id"
 
+    def test_a_kept_connection_on_which_a_408_was_left(self) -> None:
+        """Some servers say so to who was silent, and close: that is no answer to what is asked next."""
+        late = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        left = asyncio.Event()
+
+        async def leave_it(caught: CaughtWebhook, writer: asyncio.StreamWriter) -> None:
+            await accept(caught, writer)
+            if len(catcher.caught) == 1:
+                await writer.drain()
+                await left.wait()
+                writer.write(late)
+                writer.close()
+
+        async def send() -> list[Outcome]:
+            async with catcher:
+                channel = Webhook(to_loopback(catcher.port))
+                first = await channel.deliver(notification(), hook(catcher.url))
+                [[kept]] = channel._connections.idle.values()
+                left.set()
+                await until(lambda: b"408" in kept.reader._buffer)  # type: ignore[attr-defined]
+                outcomes = [first, await channel.deliver(notification("msg_2"), hook(catcher.url))]
+                await channel.close()
+                return outcomes
+
+        catcher = WebhookCatcher(SECRET, leave_it)
+        assert asyncio.run(send()) == [Delivered(), Delivered()]
+        assert ([caught.id for caught in catcher.caught], catcher.connections) == (["msg_1", "msg_2"], 2)
+
+    def test_a_408_is_asked_about_once(self) -> None:
+        async def refuse_later(caught: CaughtWebhook, writer: asyncio.StreamWriter) -> None:
+            slow = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
+            await (accept if len(catcher.caught) == 1 else says(slow))(caught, writer)
+
+        async def send() -> list[Outcome]:
+            async with catcher:
+                channel = Webhook(to_loopback(catcher.port))
+                outcomes = [await channel.deliver(notification(), hook(catcher.url)) for _ in range(2)]
+                await channel.close()
+                return outcomes
+
+        catcher = WebhookCatcher(SECRET, refuse_later)
+        assert asyncio.run(send()) == [Delivered(), Retry("the endpoint answered 408")]
+        assert (len(catcher.caught), catcher.connections) == (3, 2)
+
     def test_kept_connections_are_few_and_young(self) -> None:
         async def send() -> None:
             now_s = [0.0]
