@@ -25,8 +25,24 @@ def signed_in(desk: Desk, owner: str) -> Iterator[httpx.Client]:
         yield client
 
 
+def cookie(desk: Desk, **headers: str) -> tuple[str, set[str]]:
+    """What somebody is signed in with, and for whom it is, as the browser is told both."""
+    link = desk.client.post("/v1/site/sessions", json={"owner": "ada"}).raise_for_status().json()["url"]
+    [told] = desk.client.get(link, headers=headers).headers.get_list("Set-Cookie")
+    value, *flags = told.split("; ")
+    return value, {flag for flag in flags if not flag.startswith("Max-Age=")}
+
+
 def post(client: httpx.Client, path: str, token: str, **fields: str) -> httpx.Response:
     return client.post(path, data={"form_token": token, **fields}, headers={"Content-Type": TYPE})
+
+
+def test_the_cookie_is_for_nobody_but_the_browser(desk: Desk) -> None:
+    """No script reads it, no other site's form sends it, and where people come by https nobody hears it on the way."""
+    value, flags = cookie(desk)
+    assert value.startswith("headwater_site_")
+    assert flags == {"HttpOnly", "Path=/", "SameSite=lax"}
+    assert cookie(desk, **{"X-Forwarded-Proto": "https"})[1] == flags | {"Secure"}
 
 
 def test_a_webhook_gets_its_secret_on_its_page(desk: Desk) -> None:
