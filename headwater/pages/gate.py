@@ -13,8 +13,8 @@ from typing import Final
 
 from fastapi import Request, Response
 
-from cdc.errors import HeadwaterError
-from headwater.api.access import KNOWN_S, KeyStore
+from cdc.errors import HeadwaterError, SourceUnavailable
+from headwater.api.access import KNOWN_S, ApiKey, KeyStore
 from headwater.api.problems import Forbidden
 from headwater.pages.forms import Form, read_form
 from headwater.pages.sessions import SESSION_S, Session, Sessions
@@ -22,6 +22,8 @@ from headwater.pages.sessions import SESSION_S, Session, Sessions
 COOKIE: Final = "headwater_console"
 TOKEN_FIELD: Final = "form_token"  # its name
 SCOPE: Final = "admin"
+UNASKED_S_MAX: Final = 15 * 60.0
+"""How long a key that was good goes on being so while the database cannot be asked: then the console is needed most."""
 
 
 class NotSignedIn(HeadwaterError):
@@ -33,24 +35,24 @@ class Gate:
     sessions: Sessions
     keys: KeyStore
     folder: Path
-    _seen: dict[str, float] = field(default_factory=dict)
-    """When each key was last known to be good: a revoked one opens nothing KNOWN_S later."""
+    _seen: dict[str, tuple[float, ApiKey]] = field(default_factory=dict)
+    """Each key as it was last known to be good, and when: a revoked one opens nothing KNOWN_S later."""
+    _unanswered_at: float = float("-inf")
+    """When the database was last asked in vain."""
 
     def __post_init__(self) -> None:
         """Cookies know no ports: each Headwater of a machine has a name of its own."""
         self.cookie = f"{COOKIE}_{hashlib.sha256(str(self.folder.absolute()).encode()).hexdigest()[:8]}"
 
     async def admit(self, request: Request) -> Session:
-        """Raises NotSignedIn."""
+        """Raises NotSignedIn, and SourceUnavailable where nobody can say for too long whether the key is good."""
         secret = request.cookies.get(self.cookie, "")
         session = await asyncio.to_thread(self.sessions.find, secret)
         if session is None:
             raise NotSignedIn("sign in first", hint="headwater console")
-        if session.key and time.monotonic() - self._seen.get(session.key, float("-inf")) > KNOWN_S:
-            if not await asyncio.to_thread(self._is_good, session.key):
-                await asyncio.to_thread(self.sessions.end, secret)
-                raise NotSignedIn("the key has expired or was revoked", hint="headwater keys list")
-            self._seen[session.key] = time.monotonic()
+        if session.key and not await self._opens(session.key):
+            await asyncio.to_thread(self.sessions.end, secret)
+            raise NotSignedIn("the key has expired or was revoked", hint="headwater keys list")
         return session
 
     async def admits(self, request: Request) -> bool:
@@ -88,9 +90,25 @@ class Gate:
             self.cookie, path="/", secure=request.url.scheme == "https", httponly=True, samesite="strict"
         )
 
-    def _is_good(self, id_: str) -> bool:
-        key = self.keys.by_id(id_)
-        return key is not None and key.is_valid(datetime.now(UTC)) and key.may(SCOPE)
+    async def _opens(self, id_: str) -> bool:
+        now = time.monotonic()
+        at, known = self._seen.get(id_, (float("-inf"), None))
+        if known is not None and now - at <= KNOWN_S:
+            return True
+        is_trusted = known is not None and now - at <= UNASKED_S_MAX
+        if not is_trusted or now - self._unanswered_at > KNOWN_S:  # one that hangs is not asked for every page
+            try:
+                known = await asyncio.to_thread(self.keys.by_id, id_)
+                at = now
+            except SourceUnavailable:
+                if not is_trusted:
+                    raise
+                self._unanswered_at = time.monotonic()
+        if known is None or not known.is_valid(datetime.now(UTC)) or not known.may(SCOPE):
+            self._seen.pop(id_, None)
+            return False
+        self._seen[id_] = at, known
+        return True
 
 
 def require_token(form: Form, expected: str) -> None:

@@ -9,29 +9,31 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from http.cookies import SimpleCookie
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 import msgspec
 import psycopg
 import pytest
-from fastapi import Response
+from fastapi import Request, Response
 from fastapi.testclient import TestClient
 from rich.console import Console as Terminal
 
 from cdc.addresses import PostgresAddress, Source
 from cdc.catalog_reader import describe
 from cdc.changelog import ChangeLog
-from cdc.errors import ViewError
+from cdc.errors import SourceUnavailable, ViewError
 from cdc.events import TableName
 from cdc.findings import Finding
 from headwater import cli
-from headwater.api.access import KeyStore
+from headwater.api.access import KNOWN_S, ApiKey, KeyStore
 from headwater.audit import os_actor
 from headwater.audit_store import listed, spool_file
 from headwater.deployment import Deployment
@@ -42,6 +44,7 @@ from headwater.migrate import migrate
 from headwater.pages import forms, sessions
 from headwater.pages.console import Console
 from headwater.pages.console_panels import panels_of
+from headwater.pages.gate import Gate, NotSignedIn
 from headwater.pages.sessions import Sessions, ShownLink
 from headwater.pages.sign_in_routes import own_path
 from headwater.service.terminal import picture
@@ -779,6 +782,57 @@ def test_an_admin_key_opens_the_console_until_it_is_revoked(
     assert (trace.verb, trace.actor, trace.arguments) == ("console sign-in", f"key:{key.id} (Ann)", {"by": "key"})
     keys.revoke(key.id)
     assert real.get("/console").status_code == 303
+
+
+@pytest.mark.stack
+def test_an_outage_of_the_database_is_looked_at_by_who_signed_in_by_a_key(
+    real: TestClient, postgres: PostgresAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.pages.gate.KNOWN_S", 0.0)
+    by_id, asked = KeyStore.by_id, [postgres]
+    monkeypatch.setattr(KeyStore, "by_id", lambda _store, id_: by_id(KeyStore(asked[-1]), id_))
+    key, text = KeyStore(postgres).create(["admin"])
+    sign_in(real, text)
+    assert real.get("/console").status_code == 200
+    asked.append(replace(postgres, port=1))
+    assert real.get("/console").status_code == 200
+    with monkeypatch.context() as at_last:
+        at_last.setattr("headwater.pages.gate.UNASKED_S_MAX", 0.0)
+        assert real.get("/console").status_code == 503
+    asked.append(postgres)
+    KeyStore(postgres).revoke(key.id)
+    assert real.get("/console").status_code == 303
+
+
+def test_a_key_is_not_trusted_beyond_what_is_known_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nobody can be asked: not past its end, nor by a process that never saw it; and one that hangs is spared."""
+    now, asked = [0.0], list[str]()
+    monkeypatch.setattr("headwater.pages.gate.time", SimpleNamespace(monotonic=lambda: now[0]))
+    ends = ApiKey("ends", ("admin",), "", datetime.now(UTC), expires_at=datetime.now(UTC) + timedelta(hours=1))
+
+    def away(id_: str) -> ApiKey:
+        asked.append(id_)
+        raise SourceUnavailable("away")
+
+    def admitted(gate: Gate) -> str:
+        cookie = f"{gate.cookie}={Sessions(tmp_path).begin('key:ends', 'ends')}"
+        return asyncio.run(gate.admit(Request({"type": "http", "headers": [(b"cookie", cookie.encode())]}))).key
+
+    stores: list[Any] = [SimpleNamespace(by_id=by_id) for by_id in (away, lambda _id: ends)]
+    fresh, gate = (Gate(Sessions(tmp_path), store, tmp_path) for store in stores)
+    with pytest.raises(SourceUnavailable):
+        admitted(fresh)
+    assert admitted(gate) == "ends"
+    gate.keys = fresh.keys
+    asked.clear()
+    now[0] += KNOWN_S + 1
+    for _ in range(3):
+        assert admitted(gate) == "ends"
+    assert asked == ["ends"]
+    later = datetime.now(UTC) + timedelta(hours=2)
+    monkeypatch.setattr("headwater.pages.gate.datetime", SimpleNamespace(now=lambda _zone: later))
+    with pytest.raises(NotSignedIn):
+        admitted(gate)
 
 
 @pytest.mark.stack
