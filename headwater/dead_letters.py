@@ -25,6 +25,9 @@ from views.sinks.sink import Change, Refused, SinkKind, ViewShape
 TAKEN: Final = "taken"
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
+LIST: Final = "headwater deadletters list"
+NAMED_MAX: Final = 10
+"""Of the letters that one beginning fits, so many are named."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,7 @@ class Chosen:
     view: str = ""
     sink: str = ""
     ids: tuple[str, ...] = ()
-
-    def has(self, letter: DeadLetter) -> bool:
-        named = not self.ids or any(letter.id.short.startswith(id_) for id_ in self.ids)
-        return named and self.view in ("", letter.view) and self.sink in ("", letter.sink)
+    """Or beginnings of them that fit one each."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,27 @@ class Replayed:
 
 
 def open_letters(place: Place, chosen: Chosen) -> list[DeadLetter]:
-    """Oldest first. Raises ConfigurationError for an id that none of them has."""
-    found = read_letters(place.deployment.kafka, place.deployment.source)
-    for id_ in chosen.ids:
-        if not any(letter.id.short.startswith(id_) for letter in found):
-            raise ConfigurationError(f"no open letter {id_}", hint="headwater deadletters list")
-    return [letter for letter in found if chosen.has(letter)]
+    """Oldest first. Raises ConfigurationError for an id that names none of them, or several."""
+    found = [
+        letter
+        for letter in read_letters(place.deployment.kafka, place.deployment.source)
+        if chosen.view in ("", letter.view) and chosen.sink in ("", letter.sink)
+    ]
+    named = {_named(found, id_).id for id_ in chosen.ids}
+    return [letter for letter in found if letter.id in named] if chosen.ids else found
+
+
+def _named(letters: Sequence[DeadLetter], id_: str) -> DeadLetter:
+    """An empty one, as of a shell's variable that was never set, begins every id: it means none."""
+    if not id_:
+        raise ConfigurationError("an id is empty", detail="name the letter", hint=LIST)
+    fitting = [letter for letter in letters if letter.id.short.startswith(id_)]
+    if not fitting:
+        raise ConfigurationError(f"no open letter {id_}", hint=LIST)
+    if len(fitting) > 1:
+        shown = [letter.id.short for letter in fitting[:NAMED_MAX]] + ["…"] * (len(fitting) > NAMED_MAX)
+        raise ConfigurationError(f"{len(fitting)} open letters begin with {id_}", detail=", ".join(shown), hint=LIST)
+    return fitting[0]
 
 
 def held_now(place: Place, view: str, sink: str) -> set[str]:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cdc.capture import Capture
+from cdc.errors import ConfigurationError
+from headwater import audit_store, cli, dead_letters
 from headwater.api.freshness import Freshness
 from headwater.audit_store import listed
+from headwater.dead_letters import Chosen, open_letters
 from headwater.deployment import Deployment
+from headwater.views.place import Place
 from tests.headwater.operated import Shop, verbs
 from tests.waiting import eventually
 from views.sinks.board import read_board
 from views.sinks.lane import SinkStatus
-
-pytestmark = pytest.mark.stack
+from views.sinks.letters import DeadLetter
 
 DDL = """
     create table albums (id integer primary key, label text, photos jsonb not null default '[]');
@@ -39,6 +44,35 @@ def shop(capture: Capture, deployment: Deployment, tmp_path: Path) -> Iterator[S
     shop.leave()
 
 
+def letter(n: int) -> DeadLetter:
+    return DeadLetter("album", "search", f'{{"id":{n}}}', 5, "too many", "{}", 0, 1)
+
+
+@pytest.mark.parametrize("verb", ["show", "replay", "drop"])
+def test_an_id_that_is_empty_or_fits_several_means_none_of_them(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`drop "$ID"` with $ID never set closed every open letter of every view."""
+    place: Any = SimpleNamespace(deployment=SimpleNamespace(kafka=None, source=None))
+    letters = [letter(n) for n in range(17)]
+    first = next(of for of, found in Counter(each.id.short[0] for each in letters).items() if found > 1)
+    alike = [each.id.short for each in letters if each.id.short.startswith(first)]
+    monkeypatch.setattr(dead_letters, "read_letters", lambda *_: letters)
+    monkeypatch.setattr(Place, "here", lambda: place)
+    monkeypatch.setattr(audit_store, "keep", lambda *_: pytest.fail("it was begun"))
+    for id_, told in (("", "an id is empty"), (first, f"{len(alike)} open letters begin with {first}")):
+        given = [verb, id_, *(["--yes"] if verb == "drop" else [])]
+        assert cli.run(["deadletters", *given]) == 2
+        assert told in (said := capsys.readouterr().err)
+    assert all(id_ in said for id_ in alike)
+    assert open_letters(place, Chosen(ids=(alike[0][:-1], alike[0]))) == [
+        each for each in letters if each.id.short == alike[0]
+    ]
+    with pytest.raises(ConfigurationError, match="no open letter"):
+        open_letters(place, Chosen(sink="cache", ids=(alike[0],)))
+
+
+@pytest.mark.stack
 def test_from_the_refusal_to_the_replay(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
