@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
+from cdc.catalog import Table
 from cdc.catalog_reader import describe
 from cdc.envelope import parse
-from cdc.errors import ConfigurationError, SourceError
-from cdc.events import ChangeEvent, Record, Row, TableName
+from cdc.errors import ConfigurationError, DecodeError, SourceError
+from cdc.events import ChangeEvent, Record, TableName
+from headwater.erasing.keys import exact_json, for_postgres
 from headwater.erasing.person import Person, worth_looking_for
 
 ROWS_MAX: Final = 1_000
@@ -23,31 +26,33 @@ _COLUMNS: Final = """
     select column_name::text from information_schema.columns
     where table_schema = %s and table_name = %s and udt_name = any(%s) order by ordinal_position
 """
+_PRINTED: Final = "set local intervalstyle = postgres; set local bytea_output = hex"
+"""Whatever the database prints by default: keys are read again."""
 
 
 def find_person(
     conn: psycopg.Connection, table: TableName, where: str, keys: Sequence[dict[str, Any]], log: Iterable[Record]
 ) -> Person:
     """`where` is SQL over the table, `keys` name rows that may be gone already. Reads only."""
-    key_columns = _key_columns(conn, table)
+    shape = _shape(conn, table)
     columns = [name for (name,) in conn.execute(_COLUMNS, [table.schema, table.name, list(_TEXTUAL)])]
-    rows = _rows(conn, table, where, keys)
-    keys = [_typed(conn, table, key_columns, key) for key in keys]
-    named = {tuple(row[name] for name in key_columns) for row in rows} | {_key(key_columns, key) for key in keys}
+    gone = [_typed(conn, shape, key) for key in keys]
+    rows = _rows(conn, table, where, gone)
+    named = {json.dumps(key): key for key in (tuple(row[name] for name in shape.key) for row in (*rows, *gone))}
     if not named:
         raise ConfigurationError(
             f"no row of {table} matches", detail=where, hint="rows that are gone already are named: --key id=5"
         )
-    wanted = [dict(zip(key_columns, key, strict=True)) for key in named]
-    history = [*rows, *_past(log, table, wanted)]
+    person = Person(shape, tuple(sorted(named.values(), key=str)), rows_in_source=len(rows))
+    history = [*rows, *_past(log, person)]
     values: set[str] = set()
     shared: list[str] = []
     for column in columns:
         theirs = worth_looking_for(row.get(column) for row in history)
-        others = _others(conn, table, column, theirs, wanted) if theirs else set()
+        others = _others(conn, table, column, theirs, person.key_objects) if theirs else set()
         values |= theirs - others
         shared += [column] if others else []
-    return Person(table, key_columns, tuple(sorted(named, key=str)), frozenset(values), len(rows), tuple(shared))
+    return replace(person, values=frozenset(values), shared=tuple(shared))
 
 
 def delete_rows(conn: psycopg.Connection, person: Person) -> int:
@@ -70,31 +75,36 @@ def delete_rows(conn: psycopg.Connection, person: Person) -> int:
     return done
 
 
-def is_in_source(conn: psycopg.Connection, table: TableName, key: bytes | None) -> bool:
-    """Whether a row that the log told of is there today. In doubt it is: a table without a key, a key that cannot be
-    read."""
-    asked = sql.SQL("select exists (select from {} t where ").format(_identifier(table))
-    try:
-        found = _same(table, json.loads(key or b"")) + sql.SQL(")")
-        with conn.transaction():
-            row = conn.execute(asked + found).fetchone()
-    except psycopg.errors.UndefinedTable:
+def find_shape(conn: psycopg.Connection, table: TableName) -> Table | None:
+    """As it is today; None if there is no such table."""
+    found = describe(conn, [table])
+    return Table.parse(found[0]) if found else None
+
+
+def is_in_source(conn: psycopg.Connection, shape: Table | None, key: bytes | None) -> bool:
+    """Whether a row that the log told of, by its key there, is there today. In doubt it is: a table without a key, a
+    key that cannot be read."""
+    if shape is None:
         return False
-    except (ValueError, psycopg.Error):
+    asked = sql.SQL("select exists (select from {} t where ").format(_identifier(shape.name))
+    try:
+        values = {name: for_postgres(value) for name, value in shape.decode_key(json.loads(key or b"")).items()}
+        with conn.transaction():
+            row = conn.execute(asked + _same(shape.name, values) + sql.SQL(")")).fetchone()
+    except (ValueError, DecodeError, psycopg.Error):
         return True
     return bool(row and row[0])
 
 
-def _key_columns(conn: psycopg.Connection, table: TableName) -> tuple[str, ...]:
-    found = describe(conn, [table])
-    if not found:
+def _shape(conn: psycopg.Connection, table: TableName) -> Table:
+    found = find_shape(conn, table)
+    if found is None:
         raise ConfigurationError(f"no table {table}", hint="--table schema.name")
-    key = tuple(found[0]["key_columns"])
-    if not key:
+    if not found.key:
         raise ConfigurationError(
             f"{table} has no key", detail="its rows cannot be told apart", hint="add a primary key"
         )
-    return key
+    return found
 
 
 def _rows(
@@ -102,13 +112,14 @@ def _rows(
 ) -> list[dict[str, Any]]:
     conditions = [where] if where else []
     conditions += [_same(table, key).as_string(conn) for key in keys]
-    head = sql.SQL("select to_jsonb(t) from {} t where ").format(_identifier(table)).as_string(conn)
+    head = sql.SQL("select to_jsonb(t)::text from {} t where ").format(_identifier(table)).as_string(conn)
     text = head + " or ".join(f"({each})" for each in conditions) + f" limit {ROWS_MAX + 1}"
     try:
         with conn.transaction():
             conn.execute("set transaction read only")
+            conn.execute(_PRINTED)
             conn.execute(f"set local statement_timeout = '{LOOK_S_MAX}s'")
-            found = [row for (row,) in conn.execute(text.replace("%", "%%"), [])]
+            found = [exact_json(row) for (row,) in conn.execute(text.replace("%", "%%"), [])]
     except psycopg.ProgrammingError as error:
         raise ConfigurationError(
             "the condition is not one of this table", detail=str(error).strip(), hint="--where \"email = 'x@y.z'\""
@@ -120,27 +131,24 @@ def _rows(
     return found
 
 
-def _past(log: Iterable[Record], table: TableName, keys: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _past(log: Iterable[Record], person: Person) -> list[dict[str, Any]]:
     """Their rows as the log has them."""
     found: list[dict[str, Any]] = []
     for record in log:
         entry = parse(record)
-        if isinstance(entry, ChangeEvent) and entry.table == table:
-            found += [dict(row) for row in (entry.before, entry.after) if row is not None and _is_of(row, keys)]
+        if isinstance(entry, ChangeEvent) and entry.table == person.table:
+            found += [dict(row) for row in (entry.before, entry.after) if row is not None and person.is_logged(row)]
     return found
-
-
-def _is_of(row: Row, keys: Sequence[dict[str, Any]]) -> bool:
-    return any(all(row.get(name) == value for name, value in key.items()) for key in keys)
 
 
 def _others(
     conn: psycopg.Connection, table: TableName, column: str, values: set[str], keys: Sequence[dict[str, Any]]
 ) -> set[str]:
-    """Those of the values that rows of others have, too."""
+    """Those of the values that rows of others have, too. As they are printed: a cast to text takes blanks off char(n),
+    and adds a mask to inet."""
     mine = sql.SQL(" or ").join(_same(table, key) for key in keys)
     statement = sql.SQL(
-        "select distinct t.{column}::text from {table} t where t.{column}::text = any(%s) and not ({mine})"
+        "select distinct concat(t.{column}) from {table} t where concat(t.{column}) = any(%s) and not ({mine})"
     )
     asked = statement.format(column=sql.Identifier(column), table=_identifier(table), mine=mine)
     return {value for (value,) in conn.execute(asked, [sorted(values)])}
@@ -158,25 +166,20 @@ def _same(table: TableName, key: Mapping[str, Any]) -> sql.Composed:
     return sql.SQL(" and ").join(parts)
 
 
-def _typed(
-    conn: psycopg.Connection, table: TableName, columns: tuple[str, ...], given: dict[str, Any]
-) -> dict[str, Any]:
-    """As the log has it: 12345 in a column of text is "12345"."""
-    _key(columns, given)
-    asked = sql.SQL("select to_jsonb(jsonb_populate_record(null::{}, %s::jsonb))").format(_identifier(table))
+def _typed(conn: psycopg.Connection, shape: Table, given: dict[str, Any]) -> dict[str, Any]:
+    """As Postgres prints it: 12345 in a column of text is "12345"."""
+    if given.keys() != set(shape.key):
+        raise ConfigurationError("not the table's key", detail=f"it is ({', '.join(shape.key)})", hint="--key id=5")
+    asked = sql.SQL("select to_jsonb(jsonb_populate_record(null::{}, %s::jsonb))::text").format(_identifier(shape.name))
     try:
         with conn.transaction():
+            conn.execute(_PRINTED)
             row = conn.execute(asked, [json.dumps(given)]).fetchone()
     except psycopg.DataError as error:
         raise ConfigurationError("not a key of the table", detail=str(error).strip(), hint="--key id=5") from error
     assert row is not None
-    return {name: row[0][name] for name in columns}
-
-
-def _key(columns: tuple[str, ...], given: dict[str, Any]) -> tuple[Any, ...]:
-    if set(given) != set(columns):
-        raise ConfigurationError("not the table's key", detail=f"it is ({', '.join(columns)})", hint="--key id=5")
-    return tuple(given[name] for name in columns)
+    printed = exact_json(row[0])
+    return {name: printed[name] for name in shape.key}
 
 
 def _identifier(table: TableName) -> sql.Identifier:

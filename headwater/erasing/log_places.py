@@ -17,7 +17,7 @@ from cdc.postgres import connect, explained
 from cdc.reader import read_range
 from cdc.topics import find_state, topic_settings
 from headwater.deployment import Deployment
-from headwater.erasing.finding import is_in_source
+from headwater.erasing.finding import find_shape, is_in_source
 from headwater.erasing.person import Person
 from headwater.erasing.receipt import Line
 
@@ -136,7 +136,8 @@ class LogArchive:
 
     def _still_there(self, rows: Collection[Elsewhere]) -> set[Elsewhere]:
         with connect(self.deployment.postgres) as conn, explained(conn):
-            return {row for row in rows if is_in_source(conn, *row)}
+            shapes = {table: find_shape(conn, table) for table in {table for table, _ in rows}}
+            return {row for row in rows if is_in_source(conn, shapes[row[0]], row[1])}
 
     def _records(self) -> Iterator[Record]:
         table = archive_folder(self._folder, self.deployment.source).open()

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psycopg
 import pyarrow.parquet as pq
 import pytest
 
 from cdc import eras
-from cdc.archive import Archiver, ArchiveReader, archive_folder
+from cdc.archive import Archiver, ArchiveReader
 from cdc.canary import CanaryCheck
 from cdc.capture import Capture
 from cdc.changelog import ChangeLog
@@ -28,13 +27,11 @@ from headwater.audit_store import listed
 from headwater.deployment import Deployment
 from headwater.erasing import letting_go
 from headwater.erasing.erase import _standbys_behind
-from headwater.erasing.finding import find_person
-from headwater.erasing.log_places import LogArchive, LogTopic
 from headwater.erasing.person import Person
-from headwater.settings import Settings
 from headwater.sinks import sink_kinds
 from headwater.views.verify_history import PlaceResult, VerifyHistory, VerifyRun, Why
 from tests.headwater.operated import Shop, verbs
+from tests.headwater.persons import shape
 from tests.waiting import eventually
 from views.lineage import Part
 from views.maintain.registry import GroupStatus, Registry, Standby, State, ViewState
@@ -65,7 +62,7 @@ SAVE = """
 
 
 def test_whose_a_record_is() -> None:
-    person = Person(TableName("public", "c"), ("id",), ((5,),), frozenset({"anna", "ada@x.org", "Königstraße 12"}))
+    person = Person(shape("c", id="integer"), ((5,),), frozenset({"anna", "ada@x.org", "Königstraße 12"}))
     assert person.holds(b'{"name":"anna"}')
     assert not person.holds(b'{"name":"Johanna"}'), "a short value is looked for as a whole text"
     assert person.holds(b'{"text":"write to ada@x.org soon"}')
@@ -91,7 +88,7 @@ BUYER = Part(TABLE, {"id": frozenset({"buyer"})}, {})
 
 def test_whose_a_row_of_a_view_is() -> None:
     """Other tables have a 5, too; the plan says where a key comes from."""
-    person = Person(TABLE, ("id",), ((5,),), frozenset({"ada@x.org"}))
+    person = Person(shape("customers", id="integer"), ((5,),), frozenset({"ada@x.org"}))
     assert person.is_row([CARD], b'{"id":5}')
     assert not person.is_row([CARD], b'{"id":6}')
     assert not person.is_row([ORDER, BUYER], b'{"id":5}'), "an order, and a column that is not in its key"
@@ -123,49 +120,6 @@ def test_what_others_have_wrong_stays_noted(tmp_path: Path) -> None:
         "card": {'{"id":6}'}, "orders": {'{"id":5}', '{"id":6}'},
     }  # fmt: skip
     assert [run.view for run in history.runs()] == ["orders"]
-
-
-@pytest.mark.stack
-def test_rows_of_others_keep_their_records(capture: Capture, deployment: Deployment, tmp_path: Path) -> None:
-    """A view that is built from the archive later needs them; those that are gone go with her."""
-    settings = Settings(data_folder=tmp_path, warehouse={"folder": str(tmp_path / "w")}, source=capture.source.name)
-    mine = replace(deployment, source=capture.source, postgres=capture.postgres, settings=settings)
-    with psycopg.connect(capture.postgres.conninfo(), autocommit=True) as conn:
-        conn.execute("create table customers (id text primary key, email text)")
-        conn.execute("create table orders (id integer primary key, contact text)")
-        capture.ensure()
-        conn.execute("insert into customers values ('12345', 'ada@example.org'), ('6', 'bob@example.org')")
-        conn.execute("insert into orders values (77, 'ada@example.org'), (78, 'ada@example.org'), (79, 'bob')")
-        conn.execute("delete from orders where id = 78")
-        conn.execute("delete from customers where id = '12345'")
-        log = ChangeLog(capture.kafka, capture.source)
-
-        def found() -> Person:
-            return find_person(conn, TABLE, "", [{"id": 12345}], log.read(log.bounds()[0]))
-
-        person = eventually(lambda: _with_values(found()))
-        assert person.keys == (("12345",),), "as the log has it"
-        eventually(lambda: _has(LogTopic(mine, person).count() == 4))
-    Archiver(capture.kafka, capture.source, settings.warehouse_folder).step()
-    archive = LogArchive(mine, person)
-    line = archive.erase()
-    assert (line.erased, archive.count()) == (4, 0), "she came and went, and so did an order that is gone"
-    assert "1 rows of public.orders hold a value of theirs today" in line.note
-    table = archive_folder(str(settings.warehouse_folder), capture.source).open()
-    assert table is not None
-    left = [str(row["value"]) for row in table.to_pyarrow_table(columns=["value"]).to_pylist()]
-    assert sum("ada@example.org" in each for each in left) == 1
-    assert sum("bob" in each for each in left) == 2
-    assert not any('"id":78' in each for each in left), "a part of a story is none"
-
-
-def _with_values(person: Person) -> Person:
-    assert "ada@example.org" in person.values
-    return person
-
-
-def _has(told: bool) -> None:
-    assert told
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.errors import SinkError, StateError, ViewError
-from cdc.events import TableName
 from cdc.position import Lsn
 from headwater.erasing import erase as erasing
 from headwater.erasing import view_places
 from headwater.erasing.person import Person, key_argument, parsed_key
 from headwater.erasing.view_places import CopiesOfState
+from tests.headwater.persons import shape
 from views.generation import Generation, GenerationState
 from views.maintain.book import Book
 from views.maintain.copies import FILE, Copy
@@ -33,8 +33,8 @@ from views.rebuild import Origin, Rebuild, RebuildState
 from views.sinks.lane_status import LaneState, SinkStatus
 from views.sinks.sink import Mark
 
-CUSTOMERS = TableName("public", "customers")
-ADA = Person(CUSTOMERS, ("id",), ((99,), (100,)), frozenset({"ada@example.org"}), rows_in_source=2)
+CUSTOMERS = shape("customers", id="integer")
+ADA = Person(CUSTOMERS, ((99,), (100,)), frozenset({"ada@example.org"}), rows_in_source=2)
 VALUES = st.text() | st.integers() | st.booleans() | st.sampled_from(["1", "1e5", "a,b=c", "true", "{", " ", "O'Hara"])
 
 
@@ -256,7 +256,7 @@ def test_a_key_is_read_as_it_was_told(key: dict[str, Any]) -> None:
 
 def test_a_key_can_be_handed_to_a_shell() -> None:
     key = {"id": "O'Hara, 5"}
-    person = Person(CUSTOMERS, ("id",), (("O'Hara, 5",),))
+    person = Person(shape("customers", id="text"), (("O'Hara, 5",),))
     words = shlex.split(person.command(now=True))
     assert parsed_key(words[words.index("--key") + 1]) == key
     assert words[-2:] == ["--now", "--yes"]
