@@ -1,5 +1,6 @@
 """Matches that hang on what was told before them, one by one: of a search that watches how a column moves, or of a row
-that changed several times. The others are judged where they are written, all at once (outbox.py).
+that changed several times; or on what a search asks now, because it was changed since the commit, as which it matched.
+The others are judged where they are written, all at once (outbox.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import psycopg
 from alerts.matched import Item, Match, by_change
 from alerts.moves import Memory, decoded, judged, window_s
 from alerts.saved_search import SavedSearch
+from alerts.waiting import Tells, telling
+from search.errors import QueryRefused
+from search.index import IndexDefinition
 
 _KNOWN: Final = """
     select subscription_id, key_hash, event, position from headwater.outbox
@@ -36,6 +40,10 @@ _TELL: Final = """
     select n.*, %s from unnest(%s::bigint[], %s::bytea[], %s::numeric[]) n
     on conflict (subscription_id, key_hash) do update set value = excluded.value, told_at = excluded.told_at
 """
+
+
+CHANGING: Final = timedelta(minutes=1)
+"""A search is changed by the commit, some time after the instant that it was changed at."""
 
 
 class News(NamedTuple):
@@ -68,6 +76,36 @@ def worth_telling(
             told[item] = changed[item] = then.value
     _tell(conn, changed, now)
     return news
+
+
+def still_wanted(
+    matches: Sequence[Match], searches: Mapping[int, SavedSearch], definition: IndexDefinition
+) -> list[Match]:
+    """Without those that a search matched as it was, and would not tell as it is: as news that waits (waiting.py)."""
+    known: dict[int, Tells | None] = {}
+    found = list[Match]()
+    for match in matches:
+        search = searches[match.subscription_id]
+        if match.committed_at is not None and _was_changed_since(search, match.committed_at):
+            if search.id not in known:
+                known[search.id] = _telling(search, definition)
+            tells = known[search.id]
+            if tells is None or not tells(match.event, match.before, match.after, match.committed_at):
+                continue
+        found.append(match)
+    return found
+
+
+def _was_changed_since(search: SavedSearch, at: datetime) -> bool:
+    return search.created_at < search.updated_at and search.updated_at > at - CHANGING
+
+
+def _telling(search: SavedSearch, definition: IndexDefinition) -> Tells | None:
+    """None for one that the view cannot answer."""
+    try:
+        return telling(search.wish, definition)
+    except QueryRefused:
+        return None
 
 
 def _unknown(conn: psycopg.Connection, matches: Sequence[Match]) -> list[Match]:

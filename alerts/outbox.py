@@ -27,10 +27,11 @@ import psycopg
 from alerts.clock import Clock, system_clock
 from alerts.grouping import first_due
 from alerts.int_array import Bigints
-from alerts.judging import worth_telling
+from alerts.judging import CHANGING, News, still_wanted, worth_telling
 from alerts.matched import NAMES, Matched, Part, at, key_hash, parts
 from alerts.moves import REENTER_S, decoded, reason
 from alerts.store import by_ids
+from search.index import IndexDefinition
 
 _MARK: Final = """
     insert into headwater.outbox_marks (view, topic_id, next_offset) values (%s, %s, 0)
@@ -50,9 +51,9 @@ _ENTER_ALONE: Final = "select pg_advisory_xact_lock(%s)"
 _RECORDING: Final = 0x6865_6164_6F75_7462
 
 # Of searches that are active, as SavedSearch.silence says, the events that they want. What is judged one by one: what
-# was told before may be of this part, or is a value. A schedule is '' where everything is due at once. By
-# `coalesce`, and outer joins where there is always a partner, the planner knows that they are many: else it takes them
-# for one, and compares each with each.
+# was told before may be of this part, or is a value; or the search was changed since, and matched as it was. A schedule
+# is '' where everything is due at once. By `coalesce`, and outer joins where there is always a partner, the planner
+# knows that they are many: else it takes them for one, and compares each with each.
 _MATCHED: Final = f"""
     with changes as materialized (
         select number - 1 as number, key_hash, position, committed_at, is_again
@@ -60,7 +61,8 @@ _MATCHED: Final = f"""
             with ordinality c (key_hash, position, committed_at, is_again, number)
     ), matched as materialized (
         select m.place, e.bit, e.event, c.*, s.id, s.owner, coalesce(s.reenter_s, %(reenter)s) as reenter_s,
-            c.is_again or s.watched_column is not null as is_judged,
+            c.is_again or s.watched_column is not null or coalesce(
+                s.updated_at > s.created_at and s.updated_at > c.committed_at - %(changing)s, false) as is_judged,
             case when e.event = 'changed' then to_json(s.columns)::text else '[]' end as columns,
             case when s.frequency <> 'instant' or s.quiet_from is not null then concat_ws(
                 ' ', s.frequency, s.time_zone, s.digest_hour, s.digest_weekday, s.quiet_from, s.quiet_to)
@@ -147,7 +149,7 @@ def mark(conn: psycopg.Connection, view: str) -> tuple[str, int] | None:
 
 def record(
     conn: psycopg.Connection,
-    view: str,
+    definition: IndexDefinition,
     mark_offset: int,
     matched: Iterable[Matched],
     *,
@@ -159,8 +161,10 @@ def record(
     changes. Safe to repeat at any time.
 
     `topic_id` is the topic's incarnation: offsets of another one begin anew. Matches of searches that are paused,
-    expired, unsubscribed or gone are left out.
+    expired, unsubscribed or gone are left out; so are those of a search that was changed since the commit, and would
+    not tell them as it is now.
     """
+    view = definition.view
     with conn.transaction():
         [(known_topic, start)] = conn.execute(_MARK, [view, topic_id]).fetchall()
         if known_topic == topic_id and mark_offset <= start:
@@ -168,17 +172,20 @@ def record(
         now, written = clock(), 0
         for part, is_all in parts(matched, start if known_topic == topic_id else 0, mark_offset):
             conn.execute(_ENTER if is_all else _ENTER_ALONE, [_RECORDING])  # again is as good as once
-            written += _write(conn, view, part, reenter_s, now)
+            written += _write(conn, definition, part, reenter_s, now)
         conn.execute(_MOVE, [topic_id, mark_offset, view])
         return Recorded(written)
 
 
-def _write(conn: psycopg.Connection, view: str, part: Part, reenter_s: float, now: datetime) -> int:
+def _write(conn: psycopg.Connection, definition: IndexDefinition, part: Part, reenter_s: float, now: datetime) -> int:
     conn.execute(_LOCK_OWNERS, {"searches": Bigints(part.subscriptions)})
-    given = _given(part) | {"view": view, "now": now, "reenter": reenter_s}
+    given = _given(part) | {"view": definition.view, "now": now, "reenter": reenter_s, "changing": CHANGING}
     [asked] = _run(conn, _ASKED, given).fetchall()
     reasons, schedules, judged = (msgspec.json.decode(each) for each in asked)
-    given |= _reasons(part, reasons) | _dues(conn, schedules, now) | _judged(conn, part, judged, reenter_s, now)
+    searches = by_ids(conn, sorted({id_ for _, id_, _ in judged})) if judged else {}
+    matches = still_wanted([part.match(*each) for each in judged], searches, definition)
+    given |= _reasons(part, reasons) | _dues(conn, schedules, now)
+    given |= _judged(part, worth_telling(conn, matches, searches, reenter_s, now))
     return _run(conn, _WRITE, given | _images(part)).rowcount
 
 
@@ -226,12 +233,8 @@ def _dues(conn: psycopg.Connection, asked: Sequence[tuple[str, int]], now: datet
     }
 
 
-def _judged(
-    conn: psycopg.Connection, part: Part, asked: Sequence[tuple[int, int, str]], reenter_s: float, now: datetime
-) -> dict[str, Any]:
-    searches = by_ids(conn, sorted({id_ for _, id_, _ in asked})) if asked else {}
+def _judged(part: Part, news: Sequence[News]) -> dict[str, Any]:
     numbers = {(change.version, change.key): number for number, change in enumerate(part.changes)}
-    news = worth_telling(conn, [part.match(*each) for each in asked], searches, reenter_s, now)
     return {
         "j_numbers": [numbers[match.version, match.key] for match, _ in news],
         "j_ids": [match.subscription_id for match, _ in news],

@@ -123,7 +123,8 @@ class AlertSink(HistorySink):
         self._reenter_s = kind.reenter_s
         folder = None if kind.folder is None else kind.folder / shape.source / shape.view
         book = Book(kind.postgres, kind.kafka, Source(shape.source), shape.view)
-        self._watch = Watch(book, Standing(define(shape), folder))
+        self._definition = define(shape)
+        self._watch = Watch(book, Standing(self._definition, folder))
         self._conn: psycopg.Connection | None = None
         self._since: Mark | None = None
         self._lacks: Lacks | None = None
@@ -153,7 +154,14 @@ class AlertSink(HistorySink):
                 is_new = self._since is None
                 lacks = self._left(conn, mark, steps) if is_new else self._lacking(changes, mark, steps or [mark])
             matches = () if is_silent else self._matched(changes, steps or [mark])
-            record(conn, view, mark.next_offset, matches, topic_id=mark.topic_id, reenter_s=self._reenter_s)
+            record(
+                conn,
+                self._definition,
+                mark.next_offset,
+                matches,
+                topic_id=mark.topic_id,
+                reenter_s=self._reenter_s,
+            )
             reached("recorded")
             kept = msgspec.structs.asdict(mark) | ({} if lacks is None else {"lacks": lacks})
             conn.execute(_MOVE, [msgspec.json.encode(kept).decode(), view, self._generation])

@@ -20,7 +20,7 @@ from psycopg.rows import class_row
 from alerts.grouping import first_due
 from alerts.saved_search import MOVES, SavedSearch, Wish
 from alerts.subscription import Event
-from search.index import IndexDefinition, decode_row
+from search.index import IndexDefinition, Row, decode_row
 
 CHANGED: Final = "changed"
 ROWS_PER_STEP: Final = 1_000
@@ -54,6 +54,9 @@ class Waiting(NamedTuple):
 
 Wanted = Callable[[Waiting], bool]
 """Whether a search, as it asks now, would tell it."""
+Text = bytes | str | None
+Tells = Callable[[str, Text, Text, datetime], bool]
+"""Whether it tells an event of a row that was so before and is so after, at an instant."""
 
 
 def drop(conn: psycopg.Connection, owner: str, searches: Sequence[int], reason: str) -> None:
@@ -88,6 +91,12 @@ def by_event(wish: Wish) -> Wanted:
 
 def would_tell(wish: Wish, definition: IndexDefinition, now: datetime) -> Wanted:
     """By the evaluator: what the matcher would find now. Raises QueryRefused if the view cannot answer it."""
+    tells = telling(wish, definition)
+    return lambda row: tells(row.event, row.before, row.after, now)
+
+
+def telling(wish: Wish, definition: IndexDefinition) -> Tells:
+    """Raises QueryRefused if the view cannot answer it."""
     from alerts.matcher.naive import Evaluator  # compiled code: most callers never need it
     from alerts.saved_row import entry_of
 
@@ -95,12 +104,16 @@ def would_tell(wish: Wish, definition: IndexDefinition, now: datetime) -> Wanted
     evaluator = Evaluator(definition)
     evaluator.put(entry_of(0, {**saved, "watched_column": wish.watched_column}, definition))
 
-    def is_wanted(row: Waiting) -> bool:
+    def tells(event: str, before: Text, after: Text, now: datetime) -> bool:
         try:
-            before, after = (None if text is None else decode_row(definition, text) for text in (row.before, row.after))
-            found = list(evaluator.events((before, after), now))
+            change = _decoded(definition, before), _decoded(definition, after)
+            found = list(evaluator.events(change, now))
         except UNREADABLE:  # of the view as it was: another type may show only when something is asked of it
             return False
-        return any(Event[row.event.upper()] in Event(bits) for _, bits in found)
+        return any(Event[event.upper()] in Event(bits) for _, bits in found)
 
-    return is_wanted
+    return tells
+
+
+def _decoded(definition: IndexDefinition, row: Text) -> Row | None:
+    return None if row is None else decode_row(definition, row)

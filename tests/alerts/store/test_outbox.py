@@ -327,3 +327,28 @@ def test_only_what_hangs_on_what_was_told_is_looked_at_one_by_one(
     ]
     assert record(conn, "listing", 5, [match(plain, 2, version=3), match(plain, 2, "left", 4)]).rows == 1
     assert looked_at[2:] == [(plain, "entered"), (plain, "left")], "the row changed twice"
+
+
+HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "change", "event", "reasons"),
+    [
+        ({}, {"query": wish(query="city:lyon").query}, "entered", []),
+        ({}, {"query": wish(query="city:paris price:..100").query}, "entered", ["is new"]),
+        ({}, {"label": "Paris"}, "entered", ["is new"]),
+        ({"columns": ["price"]}, {"columns": ("title",)}, "changed", []),
+        ({"columns": ["price"]}, {"columns": ("title", "price")}, "changed", ["changed: price"]),
+        ({"watched_column": "price"}, {"watched_column": "bedrooms"}, "dropped", []),
+    ],
+)
+def test_what_was_not_matched_when_a_search_was_changed_is_told_if_it_would_tell_it_now(
+    conn: psycopg.Connection, given: dict[str, Any], change: dict[str, Any], event: str, reasons: list[str]
+) -> None:
+    """Alerts lag: it is matched by the search as it was at the commit."""
+    one = saved(conn, events=[event], **given)
+    store.update(conn, "ada", one, lambda old: msgspec.structs.replace(old.wish, **change))
+    before = None if event == "entered" else row(1, 200)
+    record(conn, "listing", 1, [match(one, 1, event, before=before, at_us=int(HOUR_AGO.timestamp() * 1e6))])
+    assert [news.reason for news in inbox.after(conn, "ada")] == reasons

@@ -62,7 +62,7 @@ def record(
     conn: psycopg.Connection, view: str, mark_offset: int, matches: Iterable[Match], **given: Any
 ) -> outbox.Recorded:
     """As a watch hands them to the outbox: of a change, and whom it concerns."""
-    return outbox.record(conn, view, mark_offset, matched(matches), **given)
+    return outbox.record(conn, definition(view), mark_offset, matched(matches), **given)
 
 
 def matched(matches: Iterable[Match]) -> Iterator[Matched]:
