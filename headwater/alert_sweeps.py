@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import psycopg
@@ -16,7 +16,7 @@ from alerts import store, troubles
 from alerts.saved_search import SavedSearch
 from alerts.sink import Lacks, lacking
 from alerts.sweep import CHANGES_MAX, Sweep, Swept
-from cdc.errors import ConfigurationError, ViewError
+from cdc.errors import ConfigurationError, HeadwaterError
 from cdc.postgres import connect, explained
 from headwater.api.shapes import Shapes
 from headwater.deployment import Deployment
@@ -31,8 +31,15 @@ from views.sinks.sink import ViewShape
 SEARCHES_AT_ONCE: Final = 5_000
 
 
-def sweep(deployment: Deployment, views: Sequence[str] = (), changes_max: int = CHANGES_MAX) -> list[Swept]:
-    """These views, or all that are live and have alerts."""
+class Sweeps(NamedTuple):
+    """Of several views: what was found, and of those that could not be swept, why."""
+
+    found: list[Swept]
+    failed: dict[str, HeadwaterError]
+
+
+def sweep(deployment: Deployment, views: Sequence[str] = (), changes_max: int = CHANGES_MAX) -> Sweeps:
+    """These views, or all that are live and have alerts. One that cannot be swept keeps no other waiting."""
     registry = Registry(deployment.settings.views_state)
     shapes, file = Shapes(registry, deployment.source), SweepFile(registry.folder)
     live = [name for name, status in registry.state().views.items() if status.state is ViewState.LIVE]
@@ -45,11 +52,18 @@ def sweep(deployment: Deployment, views: Sequence[str] = (), changes_max: int = 
                 hint="headwater views",
             )
     file.keep_only({view for view in registry.wanted().views if view in known or view not in live})
-    found: list[Swept] = []
-    for view in views or known:
-        with suppress(*([] if views else [ViewError])):  # one that is not matched yet keeps no other waiting
-            found.append(_swept(deployment, shapes.shape(view), file, changes_max))
-    return found
+    return each_swept(views or known, lambda view: _swept(deployment, shapes.shape(view), file, changes_max), file)
+
+
+def each_swept(views: Sequence[str], swept: Callable[[str], Swept], file: SweepFile) -> Sweeps:
+    found, failed = list[Swept](), dict[str, HeadwaterError]()
+    for view in views:
+        try:
+            found.append(swept(view))
+        except HeadwaterError as error:
+            failed[view] = error
+            file.note(view, partial(msgspec.structs.replace, failed=error.fact))
+    return Sweeps(found, failed)
 
 
 def _swept(deployment: Deployment, shape: ViewShape, file: SweepFile, changes_max: int) -> Swept:
@@ -58,8 +72,9 @@ def _swept(deployment: Deployment, shape: ViewShape, file: SweepFile, changes_ma
     places = deployment.postgres, deployment.kafka, deployment.source, topic, shape
     found = Sweep(*places, wanted.window_s, wanted.keep_days * 86_400)(changes_max, after_search=last.next_search)
     with connect(deployment.postgres) as conn, explained(conn):
-        now = noted(last, found, time.time_ns() // 1000)
-        file.note(shape.view, lacking_noted(broken_noted(conn, now, define(shape)), lacking(conn, shape.view)))
+        broken, lacks = broken_of(conn, last, define(shape)), lacking(conn, shape.view)
+    now_us = time.time_ns() // 1000
+    file.note(shape.view, lambda held: lacking_noted(noted(broken_noted(held, broken), found, now_us), lacks))
     return found
 
 
@@ -69,6 +84,7 @@ def noted(last: SweptView, found: Swept, now_us: int) -> SweptView:
     return msgspec.structs.replace(
         last,
         at_us=now_us,
+        failed="",
         missed=len(found.missed),
         wrong=len(found.wrong),
         example=next(examples, ""),
@@ -77,8 +93,14 @@ def noted(last: SweptView, found: Swept, now_us: int) -> SweptView:
     )
 
 
-def broken_noted(conn: psycopg.Connection, last: SweptView, definition: IndexDefinition) -> SweptView:
-    """With the searches that do not fit the view: all are looked through when it has changed; else those that did not
+class Broken(NamedTuple):
+    shape: str
+    searches: tuple[int, ...]
+    example: str
+
+
+def broken_of(conn: psycopg.Connection, last: SweptView, definition: IndexDefinition) -> Broken:
+    """The searches that do not fit the view: all are looked through when it has changed; else those that did not
     fit then, because a search fits when it is saved."""
     shape = blake2b(msgspec.json.encode(definition.meta(), order="sorted"), digest_size=8).hexdigest()
     is_same = shape == last.shape
@@ -87,7 +109,12 @@ def broken_noted(conn: psycopg.Connection, last: SweptView, definition: IndexDef
     wanted = (each for each in searches if each.silence(now) is None)
     found = {each.id: why for each in wanted if (why := troubles.misfit(each.wish, definition))}
     example = next((f"{id_}: {why}" for id_, why in found.items()), "")
-    return msgspec.structs.replace(last, shape=shape, broken=tuple(sorted(found)), broken_example=example)
+    return Broken(shape, tuple(sorted(found)), example)
+
+
+def broken_noted(last: SweptView, broken: Broken) -> SweptView:
+    shape, searches, example = broken
+    return msgspec.structs.replace(last, shape=shape, broken=searches, broken_example=example)
 
 
 def lacking_noted(last: SweptView, lacks: Lacks | None) -> SweptView:

@@ -8,7 +8,7 @@ until a later sweep finds none.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -20,10 +20,19 @@ from views.maintain.group import write_whole
 
 FILE: Final = "swept.json"
 LOCK: Final = "swept.lock"
+SWEEP_S: Final = 600.0
+"""How often a stretch of what was told is looked at once more (alerts/sweep.py)."""
+LATE_S: Final = 3 * SWEEP_S
+"""A view that was not swept for that long is told of."""
 
 
 class SweptView(msgspec.Struct, frozen=True):
     at_us: int = 0
+    """Of the last sweep; 0: none yet."""
+    awaited_us: int = 0
+    """Since when there should be sweeps: the service found the view live then; 0 while it is not."""
+    failed: str = ""
+    """Why the last sweep of it came to nothing."""
     missed: int = 0
     wrong: int = 0
     example: str = ""
@@ -50,6 +59,11 @@ class SweptView(msgspec.Struct, frozen=True):
         )
         return f"from {since} to {until} UTC"
 
+    def late_s(self, now_us: float) -> float:
+        """For how long it was not swept though it should have been; 0 while that is no longer than usual."""
+        waited_s = (now_us - max(self.at_us, self.awaited_us)) / 1e6 if self.awaited_us else 0.0
+        return waited_s if waited_s > LATE_S else 0.0
+
     @property
     def differs(self) -> bool:
         return self.since_us is not None
@@ -65,13 +79,30 @@ class SweepFile:
         except (FileNotFoundError, msgspec.MsgspecError):
             return {}
 
-    def note(self, view: str, swept: SweptView) -> None:
+    def note(self, view: str, changed: Callable[[SweptView], SweptView]) -> None:
+        """What becomes of what is noted: another may have written since it was read."""
         with locked(self._folder / LOCK):
-            write_whole(self._folder / FILE, msgspec.json.encode({**self.read(), view: swept}))
+            known = self.read()
+            self._write({**known, view: changed(known.get(view, SweptView()))})
+
+    def await_sweeps(self, live: Collection[str], now_us: int, *, anew: bool) -> None:
+        """From now on, of those views that were not live before; `anew`, of all, as nobody has swept until now."""
+        with locked(self._folder / LOCK):
+            known = self.read()
+            since = {view: 0 if anew else each.awaited_us for view, each in known.items()}
+            awaited = {view: (since.get(view) or now_us) if view in live else 0 for view in {*known, *live}}
+            self._write(
+                {
+                    view: msgspec.structs.replace(known.get(view, SweptView()), awaited_us=at_us)
+                    for view, at_us in awaited.items()
+                }
+            )
 
     def keep_only(self, views: Collection[str]) -> None:
         """Of views that are gone, or have no alerts any more, nothing is told."""
         if self.read().keys() - views:
             with locked(self._folder / LOCK):
-                left = {view: each for view, each in self.read().items() if view in views}
-                write_whole(self._folder / FILE, msgspec.json.encode(left))
+                self._write({view: each for view, each in self.read().items() if view in views})
+
+    def _write(self, known: dict[str, SweptView]) -> None:
+        write_whole(self._folder / FILE, msgspec.json.encode(known))

@@ -105,6 +105,9 @@ class AlertsLine:
     swept_at_us: int
     lacks: str = ""
     """Of changes of which time nobody may have been told."""
+    late_s: float = 0.0
+    """For how long there was no sweep, where that is too long."""
+    late_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,7 @@ def look(folder: Path, now_s: float | None = None, gaps: Gaps | None = None) -> 
     newest = max((view.applied_at_s for view in wanted.views.values()), default=now_s)
     sinks = sorted(state.sinks, key=lambda status: (status.view, status.sink))
     wrong = tuple(_wrong(VerifyHistory(folder).wrong(), wanted))
-    alerts = tuple(_alerts(SweepFile(folder).read(), wanted))
+    alerts = tuple(_alerts(SweepFile(folder).read(), wanted, now_s))
     sink_lines = tuple(map(SinkLine.of, sinks))
     found = ViewsStatus(running, tuple(lines), state.epochs, state.rss_mb, sink_lines, wrong, alerts)
     told = _stale_findings(found, now_s) + list(map(_book_finding, registry.books_aside()))
@@ -213,14 +216,18 @@ def _wrong(known: Wrong, wanted: Wanted) -> Iterator[WrongLine]:
             yield WrongLine(view, place, len(keys), key, oldest.since_us)
 
 
-def _alerts(known: Mapping[str, SweptView], wanted: Wanted) -> Iterator[AlertsLine]:
+def _alerts(known: Mapping[str, SweptView], wanted: Wanted, now_s: float) -> Iterator[AlertsLine]:
     for view, each in sorted(known.items()):
         if view in wanted.views:
             counts = each.missed, each.wrong, each.example, len(each.broken), each.broken_example
-            yield AlertsLine(view, *counts, each.at_us, each.lacks)
+            yield AlertsLine(view, *counts, each.at_us, each.lacks, each.late_s(now_s * 1e6), each.failed)
 
 
-def _alerts_findings(found: AlertsLine) -> Iterator[Finding]:
+def _alerts_findings(found: AlertsLine, *, running: bool) -> Iterator[Finding]:
+    if found.late_s and running:
+        why = f": {found.late_reason}" if found.late_reason else ""
+        detail = f"were not looked at once more for {duration_text(found.late_s)}{why}"
+        yield Finding("warn", f"alerts of {found.view}", detail, f"headwater alerts sweep {found.view}")
     if found.missed or found.wrong:
         detail = f"are not what they should be: {found.missed:,} missed, {found.wrong:,} wrong, such as {found.example}"
         yield Finding("warn", f"alerts of {found.view}", detail, f"headwater alerts sweep {found.view}")
@@ -258,7 +265,7 @@ def _findings(status: ViewsStatus, silent_s: float) -> list[Finding]:
         if sink.incomplete
     ]
     found += map(_wrong_finding, status.wrong)
-    found += (finding for line in status.alerts for finding in _alerts_findings(line))
+    found += (finding for line in status.alerts for finding in _alerts_findings(line, running=status.running))
     if status.views and not status.running:
         level = "fail" if silent_s > STARTING_S else "warn"
         detail = "are not being kept" if level == "fail" else "are starting"

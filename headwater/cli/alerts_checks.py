@@ -19,15 +19,18 @@ def sweep(
     ] = 500,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at the newest changes once more and compare with what was told. Exit code 1 when it differs."""
+    """Look at the newest changes once more and compare with what was told. Exit code 1 when it differs, or cannot be
+    looked at."""
     from headwater.alert_sweeps import sweep as swept
     from headwater.deployment import Deployment
     from headwater.settings import load
 
-    found = swept(Deployment.resolve(load()), views or (), changes)
-    is_right = all(each.is_right for each in found)
+    found, failed = swept(Deployment.resolve(load()), views or (), changes)
+    if failed and len(views or ()) == 1:
+        raise failed.popitem()[1]
+    is_right = all(each.is_right for each in found) and not failed
     if as_json:
-        print_json({"is_right": is_right, "views": found})
+        print_json({"is_right": is_right, "views": found, "failed": {view: each.fact for view, each in failed.items()}})
     else:
         for each in found:
             verdict = "right" if each.is_right else f"{len(each.missed)} missed, {len(each.wrong)} wrong"
@@ -36,7 +39,9 @@ def sweep(
             for kind, examples in (("missed", each.missed), ("wrong", each.wrong)):
                 for told in examples[:EXAMPLES]:
                     line((f"  {kind}: search {told.subscription_id}, {told.key} {told.event}", "red"))
-        if not found:
+        for view, error in failed.items():
+            line((f"{view}: not looked at, {error.fact}", "red"))
+        if not found and not failed:
             line("no view has alerts; WITH (sinks = 'alerts') gives them to one")
     if not is_right:
         raise typer.Exit(1)

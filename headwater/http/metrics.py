@@ -92,7 +92,8 @@ def _alerts(status: Status) -> Iterable[Metric]:
         differing.add_metric([line.view, "missed"], line.missed)
         differing.add_metric([line.view, "wrong"], line.wrong)
         broken.add_metric([line.view], line.broken)
-        swept.add_metric([line.view], line.swept_at_us / 1e6)
+        if line.swept_at_us:
+            swept.add_metric([line.view], line.swept_at_us / 1e6)
     yield from (differing, broken, swept)
 
 

@@ -12,7 +12,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -22,22 +22,22 @@ from alerts.delivery.engine import Engine
 from alerts.delivery.postgres_store import PostgresStore
 from alerts.notifier import notify
 from alerts.pruning import prune
-from cdc.errors import HeadwaterError
+from cdc.errors import HeadwaterError, StateError
 from cdc.postgres import connect
 from headwater.channels import channels, delivery_limits
 from headwater.deployment import Deployment
 from headwater.events_log import get_log
 from headwater.service.sweeping import swept
-from headwater.sweep_file import SweepFile
+from headwater.sweep_file import SWEEP_S, SweepFile
+from views.maintain.registry import Registry, ViewState
 
-SWEEP_S: Final = 600.0
-"""How often a stretch of what was told is looked at once more (alerts/sweep.py)."""
 LOOK_S: Final = 0.2
 """How often the outbox is looked at: a part of the time from a commit to its news."""
 PRUNE_S: Final = 3600.0
 """How often what is old is removed."""
 AGAIN_S: Final = 2.0
 STOP_S_MAX: Final = 20.0
+SINK: Final = "alerts"
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Alerting:
     async def run(self, stopping: asyncio.Event) -> None:
         """Until told to stop; what fails is begun again."""
         log = get_log("alerts")
+        await asyncio.to_thread(self._await_sweeps, anew=True)
         while not stopping.is_set():
             try:
                 await self._once(stopping)
@@ -94,16 +95,25 @@ class Alerting:
             over.set()
             engine.wake()
 
+    def _await_sweeps(self, *, anew: bool) -> None:
+        """Noted from outside of the sweeps, so that it is told when none of them comes about."""
+        registry = Registry(self.deployment.settings.views_state)
+        with suppress(StateError):  # told by who keeps the views
+            state = registry.state()
+            having = {each.view for each in state.sinks if each.sink == SINK}
+            live = [view for view in having if view in state.views and state.views[view].state is ViewState.LIVE]
+            SweepFile(registry.folder).await_sweeps(live, time.time_ns() // 1000, anew=anew)
+
     async def _sweeping(self, over: asyncio.Event) -> None:
         """Expected is no difference: one means that people were not told, or told wrongly."""
         log, said = get_log("alerts"), dict[str, str]()
         while not over.is_set():
+            await asyncio.to_thread(self._await_sweeps, anew=False)
             await _rest(over, SWEEP_S)
             if over.is_set():
                 return
-            if fact := await _until(over, swept()):  # the log is away, say: the next one looks again
-                log.info("not swept", fact=fact)
-                continue
+            for fact in await _until(over, swept()):  # the log is away, say: the next one looks again
+                log.warning("not swept", fact=fact)
             for view, each in SweepFile(self.deployment.settings.views_state).read().items():
                 if each.differs:
                     hint = f"headwater alerts sweep {view}"
@@ -120,12 +130,12 @@ class Alerting:
                     )
 
 
-async def _until(over: asyncio.Event, work: Coroutine[Any, Any, str]) -> str:
-    """The work's answer; it is cancelled when everything is over."""
+async def _until(over: asyncio.Event, work: Coroutine[Any, Any, list[str]]) -> list[str]:
+    """The work's answer; it is cancelled, and has none, when everything is over."""
     working, ending = asyncio.create_task(work), asyncio.create_task(over.wait())
     try:
         await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else "stopped"
+        return working.result() if working.done() else []
     finally:
         for task in (working, ending):
             task.cancel()

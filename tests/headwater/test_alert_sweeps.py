@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -15,16 +16,18 @@ from alerts import store
 from alerts.rechecking import Told
 from alerts.sink import Lacks
 from alerts.sweep import Swept
+from cdc.errors import SourceError
 from headwater import views_status
-from headwater.alert_sweeps import broken_noted, lacking_noted, noted
+from headwater.alert_sweeps import broken_noted, broken_of, each_swept, lacking_noted, noted
 from headwater.http.metrics import _alerts
 from headwater.service import alerting, sweeping
 from headwater.service.alerting import Alerting
-from headwater.sweep_file import SweepFile, SweptView
+from headwater.sweep_file import LATE_S, SweepFile, SweptView
 from search.index import IndexDefinition, define
 from tests.alerts.store.conftest import alerts_address, conn, connect  # noqa: F401 - fixtures
 from tests.alerts.store.wishes import FIELDS, definition, wish
-from views.maintain.registry import Registry, Wanted, WantedView
+from views.maintain.registry import Registry, State, ViewState, ViewStatus, Wanted, WantedView
+from views.sinks.lane import LaneState, SinkStatus
 from views.sinks.sink import ViewShape
 
 TOLD = Told(7, '{"id":1}', "entered", 5)
@@ -32,9 +35,9 @@ DIFFERS = Swept("listing", 10, 3, (TOLD,), (), 4, 9)
 RIGHT = Swept("listing", 10, 3, (), (), 4, 0)
 
 
-def looked(folder: Path) -> tuple[views_status.ViewsStatus, list[str]]:
+def looked(folder: Path, now_s: float | None = None) -> tuple[views_status.ViewsStatus, list[str]]:
     Registry(folder).want(Wanted({"listing": WantedView("", [], 0.0, "a")}))
-    status, findings = views_status.look(folder)
+    status, findings = views_status.look(folder, now_s)
     return status, [f"{each.level} {each.name} {each.detail} {each.hint}" for each in findings if "alerts" in each.name]
 
 
@@ -44,7 +47,7 @@ def test_a_difference_is_told_until_a_later_sweep_is_right(tmp_path: Path) -> No
     assert (first.since_us, first.next_search, first.missed) == (100, 9, 1)
     second = noted(first, DIFFERS, 200)
     assert (second.since_us, second.at_us) == (100, 200)
-    file.note("listing", second)
+    file.note("listing", lambda _: second)
     status, findings = looked(tmp_path)
     assert findings == [
         "warn alerts of listing are not what they should be: 1 missed, 0 wrong, such as entered of search 7"
@@ -57,7 +60,7 @@ def test_a_difference_is_told_until_a_later_sweep_is_right(tmp_path: Path) -> No
     }
     assert samples["headwater_alerts_differing", "listing", "missed"] == 1
     assert samples["headwater_alerts_swept_timestamp_seconds", "listing"] == 200 / 1e6
-    file.note("listing", noted(second, RIGHT, 300))
+    file.note("listing", lambda held: noted(held, RIGHT, 300))
     assert looked(tmp_path)[1] == []
     assert file.read()["listing"].since_us is None
 
@@ -66,19 +69,19 @@ def test_that_alerts_stood_still_is_told(tmp_path: Path) -> None:
     """Of when, as long as it is noted in their place."""
     file, hour_us = SweepFile(tmp_path), 3_600_000_000
     lacks = Lacks(490_000 * hour_us, 490_050 * hour_us, 490_060 * hour_us)
-    file.note("listing", lacking_noted(noted(SweptView(), RIGHT, 100), lacks))
+    file.note("listing", lambda held: lacking_noted(noted(held, RIGHT, 100), lacks))
     assert looked(tmp_path)[1] == [
         "warn alerts of listing stood still: of what changed from 2025-11-24 16:00 to 2025-11-26 18:00 UTC some may"
         " never be told headwater views listing"
     ]
-    file.note("listing", lacking_noted(file.read()["listing"], None))
+    file.note("listing", lambda held: lacking_noted(held, None))
     assert looked(tmp_path)[1] == []
 
 
 def test_views_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     file = SweepFile(tmp_path)
     for view in ("listing", "house"):
-        file.note(view, noted(SweptView(), DIFFERS, 100))
+        file.note(view, lambda held: noted(held, DIFFERS, 100))
     file.keep_only(["listing"])
     assert [*file.read()] == ["listing"]
 
@@ -97,20 +100,24 @@ def test_broken_searches_are_counted_when_the_view_has_changed(
     one, two = (store.create(conn, "ada", wish(query="price:..5")) for _ in range(2))
     store.create(conn, "ada", wish(query="price:..5", paused=True))
     store.create(conn, "ada", wish())
-    fits = broken_noted(conn, SweptView(), definition())
+
+    def swept(last: SweptView, definition: IndexDefinition) -> SweptView:
+        return broken_noted(last, broken_of(conn, last, definition))
+
+    fits = swept(SweptView(), definition())
     assert fits.broken == ()
-    broken = broken_noted(conn, fits, without_price())
+    broken = swept(fits, without_price())
     assert broken.broken == (one.id, two.id)
-    SweepFile(tmp_path).note("listing", broken)
+    SweepFile(tmp_path).note("listing", lambda _: broken)
     assert looked(tmp_path)[1] == [
         f"warn alerts of listing 2 saved searches tell nothing any more, such as {one.id}: it does not fit listing any"
         " more: no field price in listing headwater alerts list"
     ]
     monkeypatch.setattr(store, "of_view", lambda *_given: pytest.fail("all are looked through just once"))
     store.remove(conn, "ada", one.id)
-    assert broken_noted(conn, broken, without_price()).broken == (two.id,)
+    assert swept(broken, without_price()).broken == (two.id,)
     monkeypatch.undo()
-    assert broken_noted(conn, broken, definition()).broken == ()
+    assert swept(broken, definition()).broken == ()
 
 
 def test_a_sweep_is_a_process_of_its_own_and_says_why_it_could_not(
@@ -119,30 +126,111 @@ def test_a_sweep_is_a_process_of_its_own_and_says_why_it_could_not(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADWATER_DATA_FOLDER", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    assert asyncio.run(sweeping.swept()) == "the embedded stack is not running\n"
+    assert asyncio.run(sweeping.swept()) == ["the embedded stack is not running"]
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    assert asyncio.run(sweeping.swept()) == "it ended with code 1"
+    assert asyncio.run(sweeping.swept()) == ["it ended with code 1"]
+    for said in ("echo >&2; echo 'no memory' >&2", "echo 'listing: gone'; echo 'no memory' >&2; echo >&2"):
+        (failing := tmp_path / "failing").write_text(f"#!/bin/sh\n{said}\nexit 3\n")
+        failing.chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(failing))
+        *told, ended = asyncio.run(sweeping.swept())
+        assert (told, ended) == (["listing: gone"] * ("gone" in said), "it ended with code 3: no memory")
 
 
-def test_a_sweep_that_is_under_way_is_ended_with_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def kept(folder: Path, state: ViewState, at_s: float) -> None:
+    """A view as its maintainer says that it is."""
+    sinks = [SinkStatus("listing", "alerts", LaneState.RIDING)]
+    Registry(folder).note(State(at_s, views={"listing": ViewStatus(state)}, sinks=sinks))
+
+
+def test_a_sweep_that_does_not_come_about_is_told(tmp_path: Path) -> None:
+    """By whoever looks, after some time since there should have been one: another view, or everything, may fail."""
+    (tmp_path / "views").mkdir()
+    folder, begun_us, second_us = tmp_path / "views", 10_000_000_000_000, 1_000_000
+    service = of(folder)
+    kept(folder, ViewState.LIVE, 0)
+    file = SweepFile(folder)
+
+    def told(after_s: float) -> list[str]:
+        kept(folder, ViewState.LIVE, now_s := begun_us / 1e6 + after_s)
+        return looked(folder, now_s)[1]
+
+    service._await_sweeps(anew=True)
+    assert file.read()["listing"].awaited_us > 0
+    file.await_sweeps(["listing"], begun_us, anew=True)
+    service._await_sweeps(anew=False)
+    assert file.read()["listing"].awaited_us == begun_us, "it was live before"
+    assert (told(LATE_S), told(-LATE_S)) == ([], [])
+    late = "warn alerts of listing were not looked at once more for 30 min 1 s"
+    assert told(LATE_S + 1) == [f"{late} headwater alerts sweep listing"]
+
+    def fail(view: str) -> Swept:
+        if view == "listing":
+            raise SourceError("lost the source database")
+        return RIGHT
+
+    found, failed = each_swept(["house", "listing", "street"], fail, file)
+    assert (len(found), [*failed]) == (2, ["listing"])
+    assert told(LATE_S + 1) == [f"{late}: lost the source database headwater alerts sweep listing"]
+    file.note("listing", lambda held: noted(held, RIGHT, begun_us + second_us))
+    assert told(LATE_S + 1) == []
+    assert told(LATE_S + 2) == [f"{late} headwater alerts sweep listing"]
+
+
+def test_nobody_waits_for_sweeps_while_nothing_is_live_or_running(tmp_path: Path) -> None:
+    file, now_s = SweepFile(tmp_path), time.time()
+    file.await_sweeps(["listing"], 100, anew=True)
+    kept(tmp_path, ViewState.LIVE, 0)
+    assert [each for each in looked(tmp_path, now_s)[1] if "looked" in each] == []
+    kept(tmp_path, ViewState.HELD, now_s)
+    of(tmp_path)._await_sweeps(anew=False)
+    assert looked(tmp_path, now_s)[1] == []
+    file.await_sweeps(["listing"], 100, anew=False)
+    file.await_sweeps(["listing"], 200, anew=True)
+    assert file.read()["listing"].awaited_us == 200
+
+
+def of(folder: Path) -> Alerting:
+    given: Any = SimpleNamespace(settings=SimpleNamespace(views_state=folder))
+    return Alerting(given, cast(Any, None), "")
+
+
+def test_why_a_sweep_did_not_come_about_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    over = asyncio.Event()
+
+    async def failing() -> list[str]:
+        over.set()
+        return ["listing: lost the source database", "it ended with code 1"]
+
+    monkeypatch.setattr(alerting, "SWEEP_S", 0.0)
+    monkeypatch.setattr(alerting, "swept", failing)
+    asyncio.run(of(tmp_path)._sweeping(over))
+    said = [(each.levelname, cast(Any, each.msg)["fact"]) for each in caplog.records if each.name == "alerts"]
+    assert said == [("WARNING", "listing: lost the source database"), ("WARNING", "it ended with code 1")]
+
+
+def test_a_sweep_that_is_under_way_is_ended_with_everything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def endless() -> str:
+    async def endless() -> list[str]:
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
-        return ""
+        return []
 
     monkeypatch.setattr(alerting, "SWEEP_S", 0.0)
     monkeypatch.setattr(alerting, "swept", endless)
-    given: Any = None
 
     async def run() -> None:
         over = asyncio.Event()
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-            group.create_task(Alerting(given, given, "")._sweeping(over))
+            group.create_task(of(tmp_path)._sweeping(over))
             await begun.wait()
             over.set()
         assert ended.is_set()
