@@ -28,6 +28,7 @@ RETRY_AFTER_S: Final = 1.0
 BLOCKED_RETRY_AFTER_S: Final = 5.0
 """While the disk is full, somebody has to make room first."""
 
+_DIGEST: Final = "sha256:"
 _PATHS: Final = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
 _REASON_CHARACTERS_MAX: Final = 300
 _TOO_LARGE: Final = 413
@@ -59,7 +60,12 @@ class Outcome:
 
 def document_id(key: bytes) -> str:
     """The key's JSON; one that is too long for an id stands in by its digest."""
-    return key.decode() if len(key) <= ID_BYTES_MAX else f"sha256:{sha256(key).hexdigest()}"
+    return key.decode() if len(key) <= ID_BYTES_MAX else f"{_DIGEST}{sha256(key).hexdigest()}"
+
+
+def key_of(id_: str) -> bytes | None:
+    """None where a digest stands in."""
+    return None if id_.startswith(_DIGEST) else id_.encode()
 
 
 def index_lines(key: bytes, version: int, document: bytes) -> bytes:

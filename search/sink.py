@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -34,6 +34,7 @@ from search.bulk import (
     delete_lines,
     document_id,
     index_lines,
+    key_of,
     send,
     unavailable,
     waiting,
@@ -45,7 +46,7 @@ from search.generations import Generations, IndexNames
 from search.index import ELEMENT_LEVELS_MAX, IndexDefinition, define
 from search.marks import MarkKeeper
 from search.scan import scan
-from views.sinks.sink import Change, Mark, Refused, SinkKind, TendedSink, ViewShape, fingerprint
+from views.sinks.sink import Change, GoneKeys, Mark, Refused, SinkKind, TendedSink, ViewShape, fingerprint
 
 TOMBSTONE_HORIZON_S: Final = 7 * 24 * 3600
 PURGE_INTERVAL_S: Final = 3600
@@ -278,12 +279,12 @@ class ElasticsearchSink(TendedSink):
             self._write(found[start : start + 10_000], [], refresh=True)
         return len(found)
 
-    def remembered(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
-        return len(list(self._tombstones(keys)))
+    def remembered(self, gone: GoneKeys, is_theirs: Callable[[bytes], bool]) -> int:
+        return len(list(self._tombstones(gone)))
 
-    def forget(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+    def forget(self, gone: GoneKeys, is_theirs: Callable[[bytes], bool]) -> int:
         """Tombstones have the key as their id. What Lucene still has of deleted documents leaves as segments merge."""
-        found = list(self._tombstones(keys))
+        found = list(self._tombstones(gone))
         if found:
             self._write(found, [], refresh=True)
             try:
@@ -292,11 +293,13 @@ class ElasticsearchSink(TendedSink):
                 raise unavailable(error) from error
         return len(found)
 
-    def _tombstones(self, keys: Collection[bytes]) -> Iterator[Item]:
-        ids = [document_id(key) for key in keys]
-        query = {"bool": {"filter": [{"exists": {"field": "gone_at"}}, {"ids": {"values": ids}}]}}
-        for hit in scan(self._client, self.index, query, version=True) if ids else ():
-            yield Item(Change(b"", None, 0), delete_lines(hit["_id"], hit["_version"]))
+    def _tombstones(self, gone: GoneKeys) -> Iterator[Item]:
+        """A digest in place of a key says nothing of it: only one that the topic still tells of is known by it."""
+        ids = {document_id(key) for key in gone.told}
+        for hit in scan(self._client, self.index, {"exists": {"field": "gone_at"}}, version=True):
+            id_ = hit["_id"]
+            if id_ in ids or ((key := key_of(id_)) is not None and key in gone):
+                yield Item(Change(b"", None, 0), delete_lines(id_, hit["_version"]))
 
     def tend(self) -> None:
         """Purges, at most once in PURGE_INTERVAL_S: also when that failed, so that what is no hurry adds no load."""

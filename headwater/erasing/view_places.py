@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -21,18 +22,18 @@ from headwater.erasing.person import Person
 from headwater.erasing.receipt import Line
 from headwater.sinks import sink_kinds
 from headwater.views.compare import chosen
-from headwater.views.kept import Frontiers, open_view
+from headwater.views.kept import Frontiers, KeptView, open_view
 from headwater.views.place import Place
 from headwater.views.repair import tell_again
 from headwater.views.view_sinks import topic_of
-from views.lineage import Part, parts
+from views.lineage import parts
 from views.maintain.copies import unfinished, without
 from views.maintain.publisher import VIEW_TOPIC
 from views.maintain.repairs import AskedKey
 from views.sinks.following import change
 from views.sinks.letters import COMPACTED_MS as LETTER_MS
 from views.sinks.letters import DeadLetter, read_letters
-from views.sinks.sink import Sink
+from views.sinks.sink import GoneKeys, Sink
 from views.sinks.wholeness import COMPACTED_MS
 
 DELETE_RETENTION_MS: Final = 24 * 3_600_000
@@ -49,7 +50,7 @@ class Scanned:
     records: int
     """Of those and of their keys, the ones that are not what the view says today."""
     gone: frozenset[bytes]
-    """Keys of theirs that the view has no row for any more."""
+    """Keys of theirs that the topic says are gone: for days only, then it says nothing of them."""
     stuck: frozenset[bytes]
     """Keys whose newest record tells what the row was before: compaction keeps that one."""
     staying: int
@@ -86,7 +87,8 @@ class Scans:
     place: Place
     person: Person
     _known: dict[str, Scanned] = field(default_factory=dict)
-    _uses: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    _kept: dict[str, KeptView] = field(default_factory=dict)
+    _owners: dict[str, Callable[[bytes], bool]] = field(default_factory=dict)
 
     def of(self, view: str) -> Scanned:
         if view not in self._known:
@@ -95,15 +97,32 @@ class Scans:
 
     def owner_of(self, view: str) -> Callable[[bytes], bool]:
         """Which keys of the view are theirs, by where its columns come from."""
-        if view not in self._uses:
+        if view not in self._owners:
+            uses = parts(self.kept(view).group.plans[view].root)
+            self._owners[view] = cache(partial(self.person.is_row, uses))
+        return self._owners[view]
+
+    def gone(self, view: str) -> GoneKeys:
+        """Keys of theirs that the view has no row under, for whoever knows some, however long ago the row left it."""
+        is_mine, kept = self.owner_of(view), self.kept(view)
+        return GoneKeys(self.of(view).gone, lambda key: is_mine(key) and not has_row(kept, key))
+
+    def kept(self, view: str) -> KeptView:
+        if view not in self._kept:
             frontiers = Frontiers(self.place.deployment.kafka, self.place.deployment.source)
-            kept = open_view(self.place.registry, frontiers.look(), view)
-            self._uses[view] = parts(kept.group.plans[view].root)
-        return cache(partial(self.person.is_row, self._uses[view]))
+            self._kept[view] = open_view(self.place.registry, frontiers.look(), view)
+        return self._kept[view]
 
     def anew(self, view: str) -> Scanned:
         self._known.pop(view, None)
         return self.of(view)
+
+
+def has_row(kept: KeptView, key: bytes) -> bool:
+    """Whether the view has a row under a key as its topic writes it: of other columns or types it has none."""
+    if json.loads(key).keys() != set(kept.store.key):
+        return False
+    return any(kept.read([each.encoded]) for each in chosen(kept.store, [key]))
 
 
 @dataclass(frozen=True)
@@ -143,8 +162,8 @@ class TopicOfView:
 
     def _told_again(self, found: Scanned) -> str:
         frontiers = Frontiers(self.place.deployment.kafka, self.place.deployment.source)
-        kept = open_view(self.place.registry, frontiers.look(), self.view)
-        asked = [AskedKey(each.key, each.encoded) for each in chosen(kept.store, sorted(found.stuck))]
+        store = self.scans.kept(self.view).store
+        asked = [AskedKey(each.key, each.encoded) for each in chosen(store, sorted(found.stuck))]
         try:
             tell_again(self.place, frontiers, self.view, asked)
         except HeadwaterError as error:
@@ -170,22 +189,22 @@ class PlaceOfView:
         return self.scans.of(self.view).staying + self.count()
 
     def count(self) -> int:
-        gone = self.scans.of(self.view).gone
+        gone = self.scans.gone(self.view)
         return sum(sink.remembered(gone, self.person.holds) for sink in self._sinks())
 
     def erase(self) -> Line:
-        gone = self.scans.of(self.view).gone
+        gone = self.scans.gone(self.view)
         done = sum(patiently(lambda sink=sink: sink.forget(gone, self.person.holds)) for sink in self._sinks())  # type: ignore[misc]
         return Line(self.name, done, erased=done)
 
     def _sinks(self) -> Iterator[Sink]:
         deployment, kind = self.place.deployment, sink_kinds(self.place.deployment)[self.sink]
-        kept = open_view(self.place.registry, Frontiers(deployment.kafka, deployment.source).look(), self.view)
+        shape = self.scans.kept(self.view).group.shape(self.view, deployment.source)
         current = kind.current(deployment.source.name, self.view)
         fed = self.place.registry.book().fed()  # what nobody reads now may be gone back to
         beside = {each.number for each in fed if (each.view, each.sink) == (self.view, self.sink)}
         for number in sorted(beside | ({current} if current is not None else set())):
-            with closing(kind.open(kept.group.shape(self.view, deployment.source), number)) as sink:
+            with closing(kind.open(shape, number)) as sink:
                 yield sink
 
 

@@ -14,7 +14,7 @@ from cdc.errors import HeadwaterError, SinkUnavailable
 from headwater.deployment import Deployment
 from headwater.sinks import sink_kinds
 from tests.sinks.places import MemoryKind, MemoryPlace, gone, held, mark, shape, upsert
-from views.sinks.sink import Change, Sink, SinkKind, nameless
+from views.sinks.sink import Change, GoneKeys, Sink, SinkKind, nameless
 from views.sinks.warehouse import WarehouseKind
 
 pytestmark = pytest.mark.stack
@@ -231,11 +231,11 @@ def test_what_it_remembers_of_rows_that_are_gone_is_forgotten(kind: SinkKind, op
     sink.apply([upsert(1, 1, "ada"), upsert(2, 2, "ada"), upsert(3, 3, "bob")], mark(4))
     sink.apply([gone(1, 4), upsert(2, 5, "eve"), upsert(3, 6, "rob")], mark(7))
     theirs: Callable[[bytes], bool] = lambda row: b'"ada"' in row  # noqa: E731
-    keys = [b'{"id":1}']
+    gone_keys = GoneKeys(frozenset(), lambda key: key == b'{"id":1}')
     known = {"memory": 0, "cache": 1, "search": 1, "warehouse": 3}[kind.name]  # two versions, and the end of one
-    assert sink.remembered(keys, theirs) == known
-    assert sink.forget(keys, theirs) == known
-    assert (sink.remembered(keys, theirs), sink.forget(keys, theirs)) == (0, 0)
+    assert sink.remembered(gone_keys, theirs) == known
+    assert sink.forget(gone_keys, theirs) == known
+    assert (sink.remembered(gone_keys, theirs), sink.forget(gone_keys, theirs)) == (0, 0)
     assert held(sink) == {2: "eve", 3: "rob"}
     assert sink.mark() == mark(7), "it is still ours"
     sink.apply([upsert(1, 8, "again")], mark(9))

@@ -9,7 +9,7 @@ that was cut off for longer is filled anew (`prepare`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as TooLate
 
 from cdc.errors import SinkError, SinkUnavailable, ViewError
 from views.sinks.cache_keys import GONE, VERSION, CacheKeys
-from views.sinks.sink import Change, Mark, Refused, Sink, SinkKind, ViewShape, fingerprint
+from views.sinks.sink import Change, GoneKeys, Mark, Refused, Sink, SinkKind, ViewShape, fingerprint
 
 TOMBSTONE_S: Final = 7 * 24 * 3600
 ROWS_PER_SCRIPT: Final = 500
@@ -207,14 +207,8 @@ class CacheSink(Sink):
         return msgspec.json.encode(pairs)
 
     def rows(self) -> Iterator[bytes]:
-        places: list[bytes] = []
-        for place in self._scan(f"{_escaped(self._base)}:row:*"):
-            if not place.endswith(b":by"):
-                places.append(place)
-            if len(places) >= SCAN_COUNT:
-                yield from self._rows(places)
-                places = []
-        yield from self._rows(places)
+        for places in _chunked(self._row_places()):
+            yield from self._rows(places)
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         places = [self._keys.row(self._generation, key) for key in keys]
@@ -222,16 +216,24 @@ class CacheSink(Sink):
         rows = ((key, unversioned(row)) for key, row in zip(keys, stored, strict=True) if row is not None)
         return {key: row for key, row in rows if row is not None}
 
-    def remembered(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
-        places = [self._keys.row(self._generation, key) for key in keys]
-        found: Any = _asked(lambda: self._client.exists(*places)) if places else 0
-        return int(found)
+    def remembered(self, gone: GoneKeys, is_theirs: Callable[[bytes], bool]) -> int:
+        return sum(len(places) for places in _chunked(self._places(gone)))
 
-    def forget(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+    def forget(self, gone: GoneKeys, is_theirs: Callable[[bytes], bool]) -> int:
         """Tombstones: whoever replays the topic from before them meets them again."""
-        places = [self._keys.row(self._generation, key) for key in keys]
-        found: Any = _asked(lambda: self._client.eval(_FORGET, len(places), *places)) if places else 0
-        return int(found)
+        forgotten = 0
+        for places in _chunked(self._places(gone)):
+            found: Any = _asked(lambda places=places: self._client.eval(_FORGET, len(places), *places))  # type: ignore[misc]
+            forgotten += int(found)
+        return forgotten
+
+    def _places(self, gone: GoneKeys) -> Iterator[bytes]:
+        """Of these keys."""
+        before = len(self._keys.row(self._generation, "").encode())
+        return (place for place in self._row_places() if place[before:] in gone)
+
+    def _row_places(self) -> Iterator[bytes]:
+        return (place for place in self._scan(f"{_escaped(self._base)}:row:*") if not place.endswith(b":by"))
 
     def _rows(self, places: list[bytes]) -> Iterator[bytes]:
         found: Any = _asked(lambda: self._client.mget(places)) if places else []

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -85,6 +85,19 @@ class Refused(NamedTuple):
     error: str
 
 
+@dataclass(frozen=True)
+class GoneKeys:
+    """Keys that are to be forgotten, and that the view has no row under. A place looks for them among those that it
+    knows: it remembers for longer than the view's topic tells that a row is gone."""
+
+    told: frozenset[bytes]
+    """Those of which the topic still tells."""
+    is_gone: Callable[[bytes], bool]
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self.told or self.is_gone(key)
+
+
 class Sink(ABC):
     """One generation of one view in one place. Not shared between threads, but for what `made` says."""
 
@@ -126,12 +139,12 @@ class Sink(ABC):
     def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The rows of these keys, as readers find them; a key without a row is left out. For some hundreds of keys."""
 
-    def remembered(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+    def remembered(self, gone: GoneKeys, is_theirs: Callable[[bytes], bool]) -> int:
         """What it still knows of rows that are gone or were replaced: tombstones of these keys, and, where it keeps
         versions, those of the keys and those that are theirs."""
         return 0
 
-    def forget(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+    def forget(self, gone: GoneKeys, is_theirs: Callable[[bytes], bool]) -> int:
         """Forgets that; how many there were. Only once the place includes the end of those rows."""
         return 0
 

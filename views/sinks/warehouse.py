@@ -20,7 +20,7 @@ called from, with delta-rs: no JVM. The folder is a local one, or mounted.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,7 +33,7 @@ from cdc.archive_delta import DeltaFolder, Snapshot, quoted, remove_folder
 from cdc.errors import SinkError, SinkUnavailable
 from views.json_rows import json_rows
 from views.plan import Field
-from views.sinks.sink import Change, HistorySink, Mark, Refused, Sink, SinkKind, ViewShape, fingerprint
+from views.sinks.sink import Change, GoneKeys, HistorySink, Mark, Refused, Sink, SinkKind, ViewShape, fingerprint
 from views.sinks.warehouse_bequest import Bequest, bequest
 from views.sinks.warehouse_folders import CURRENT, HISTORY, live_generation, point_to, view_folder
 from views.sinks.warehouse_merge import merge_of, restored, taken
@@ -205,13 +205,13 @@ class WarehouseSink(HistorySink):
         values = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
         return msgspec.json.encode({name: values[name] for name in self._shape.key})
 
-    def remembered(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
-        return len(self._versions(keys, is_theirs))
+    def remembered(self, gone: GoneKeys, is_theirs: Callable[[bytes], bool]) -> int:
+        return len(self._versions(gone, is_theirs))
 
-    def forget(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> int:
+    def forget(self, gone: GoneKeys, is_theirs: Callable[[bytes], bool]) -> int:
         """Versions leave the history with their files, and the current rows' old files go. A reader that is under way
         may miss them."""
-        found = self._versions(keys, is_theirs)
+        found = self._versions(gone, is_theirs)
         for start in range(0, len(found), VERSIONS_PER_DELETE):
             part = ", ".join(map(str, found[start : start + VERSIONS_PER_DELETE]))
             self._history.erase(f"{quoted(VERSION)} IN ({part})")
@@ -219,9 +219,9 @@ class WarehouseSink(HistorySink):
             self._current.purge()
         return len(found)
 
-    def _versions(self, keys: Collection[bytes], is_theirs: Callable[[bytes], bool]) -> list[int]:
+    def _versions(self, gone: GoneKeys, is_theirs: Callable[[bytes], bool]) -> list[int]:
         """All of the keys; of others those that are theirs, but not the newest: that is what the view says today."""
-        wanted, theirs = set(keys), dict[int, bytes]()
+        versions, theirs = list[int](), dict[int, bytes]()
         newest: dict[bytes, int] = {}
         fields = [Field(column.field.name, column.stored) for column in self._layout.columns]
         names = [column.name for column in self._layout.columns]
@@ -232,9 +232,11 @@ class WarehouseSink(HistorySink):
             for row, version in zip(rows, table[VERSION].to_pylist(), strict=True):
                 key = self._key_of(row)
                 newest[key] = max(version, newest.get(key, -1))
-                if key in wanted or is_theirs(row):
+                if key in gone:
+                    versions.append(version)
+                elif is_theirs(row):
                     theirs[version] = key
-        return sorted(version for version, key in theirs.items() if key in wanted or newest[key] != version)
+        return sorted([*versions, *(version for version, key in theirs.items() if newest[key] != version)])
 
     def drop(self) -> None:
         remove_folder(self._folder)
