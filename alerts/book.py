@@ -1,6 +1,6 @@
 """Which searches are in force at a position of the change log: one sees just the changes committed after it was saved,
-and none that was committed while it was paused, whenever that is matched. And whether it is quiet there: nobody is told
-of changes committed between the two ends of a stretch.
+and none that was committed while it was paused, or after it had expired, whenever that is matched. And whether it is
+quiet there: nobody is told of changes committed between the two ends of a stretch.
 
     table headwater.subscriptions ─ as it is now, what changed since the position undone ─▶ as it was there ─▶ in the
     log's order from there on
@@ -21,6 +21,7 @@ from typing import Final
 import psycopg
 from psycopg.rows import dict_row
 
+from alerts.expiries import Expiries
 from alerts.gathering import Gathering, Logged
 from alerts.quiet import Silence, going_on
 from cdc.addresses import KafkaAddress, PostgresAddress, Source
@@ -59,6 +60,7 @@ class Book:
     _ahead: deque[Logged] = field(default_factory=deque, init=False)
     """Searches, read, and not in force yet."""
     _silence: Silence = field(init=False)
+    _expiries: Expiries = field(default_factory=Expiries, init=False)
     _gathering: Gathering = field(default_factory=Gathering, init=False)
 
     def count(self, most: int) -> int:
@@ -110,11 +112,16 @@ class Book:
             self._read(to)
         while self._ahead and self._ahead[0].end < to:
             saved = self._ahead.popleft()
+            self._expiries.take(saved)
             yield saved.id, self._mine(saved.after)
 
     def is_quiet(self, end: int) -> bool:
         """Whether nobody is told of an epoch that ends there; `advance` has come so far."""
         return self._silence.holds(end)
+
+    def has_expired(self, number: int, at_us: int) -> bool:
+        """Whether the search, as `open`, `resume` and `advance` have it in force, had expired at that instant."""
+        return self._expiries.has_passed(number, at_us)
 
     def is_of(self, era: int) -> bool:
         """Whether it can go on into that era; if not it is to be opened there."""
@@ -126,11 +133,13 @@ class Book:
     def _begin(self, at: Position, conn: psycopg.Connection) -> None:
         """Reads the log from there on up to all that the tables showed."""
         self._silence = Silence(self.view, going_on(conn, self.view))
+        self._expiries = Expiries.read(conn, self.view, self.only)
         found = conn.execute("select pg_current_wal_insert_lsn()::text").fetchone()
         assert found is not None
         self._read_to, self._ahead, self._gathering = at, deque(), Gathering()
         self._wait_for(Lsn.parse(found[0]), conn)
         self._read(topic_state(self.kafka, self.source.changes_topic).high)
+        self._expiries.undo(self._ahead)
 
     def _from(self, at: Position) -> Position:
         """The position, or the oldest that the log still has."""

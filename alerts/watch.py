@@ -106,10 +106,20 @@ class Watch:
     def _matched(self, changes: list[Change], epoch: Mark) -> Matched:
         now = datetime.fromtimestamp((epoch.committed_at_us or epoch.published_at_us) / 1e6, UTC)
         changes, rows = self._read(changes)
-        found = self._standing.match(rows, now)
+        found = self._unexpired(self._standing.match(rows, now), epoch)
         order = np.argsort(found.delta, kind="stable")
         found = Matches(found.delta[order], found.subscription[order], found.event[order])
         return Matched(changes, found, str(Position(epoch.era, epoch.offset)), epoch.committed_at_us)
+
+    def _unexpired(self, found: Matches, epoch: Mark) -> Matches:
+        """Without searches that had expired at the commit: they may have been given more time since."""
+        at_us = epoch.committed_at_us
+        if at_us is None:
+            return found
+        numbers = np.unique(found.subscription).tolist()
+        expired = [number for number in numbers if self._book.has_expired(number, at_us)]
+        kept = ~np.isin(found.subscription, expired)
+        return Matches(found.delta[kept], found.subscription[kept], found.event[kept]) if expired else found
 
     def _read(self, changes: Sequence[Change]) -> tuple[list[Change], list[_Rows]]:
         readable, rows = list[Change](), list[_Rows]()

@@ -4,7 +4,8 @@ which searches are in force, and whether it is quiet."""
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,7 +36,13 @@ SAVE = """
     returning id
 """
 
-CHANGES = {"change": "label = label || 'x'", "move": "view = 'one'", "pause": "paused = not paused"}
+CHANGES = {
+    "change": "label = label || 'x'",
+    "move": "view = 'one'",
+    "pause": "paused = not paused",
+    "expire": "expires_at = now() + id * interval '1 hour'",
+    "endless": "expires_at = null",
+}
 
 
 def churn(connection: psycopg.Connection, draw: random.Random, saved: list[int]) -> None:
@@ -44,7 +51,7 @@ def churn(connection: psycopg.Connection, draw: random.Random, saved: list[int])
         for _ in range(draw.randrange(3)):
             connection.execute("insert into items default values")
         for _ in range(draw.randrange(3)):
-            action = draw.choice(("save", "change", "move", "pause", "remove")) if saved else "save"
+            action = draw.choice(("save", *CHANGES, "remove")) if saved else "save"
             if action == "save":
                 query = "x" * draw.choice((5, 20_000))
                 found = connection.execute(SAVE, [f"o{len(saved)}", draw.choice(("one", "other")), query]).fetchone()
@@ -54,11 +61,8 @@ def churn(connection: psycopg.Connection, draw: random.Random, saved: list[int])
                 number = saved.pop(draw.randrange(len(saved)))
                 connection.execute("delete from headwater.subscriptions where id = %s", [number])
             else:
-                what = {"change": "label = label || 'x'", "move": "view = 'one'", "pause": "paused = not paused"}[
-                    action
-                ]
                 connection.execute(
-                    f"update headwater.subscriptions set {what} where id = %s",  # type: ignore[call-overload]
+                    f"update headwater.subscriptions set {CHANGES[action]} where id = %s",
                     [draw.choice(saved)],
                 )
         for view in draw.sample((None, "one", "other"), draw.choice((0, 0, 1))):
@@ -98,6 +102,7 @@ def test_the_book_is_what_a_replay_gives_wherever_it_is_opened(capture: Capture,
         book = Book(capture.postgres, capture.kafka, capture.source, "one")
         rows = dict(book.open(Position(era, at)))
         assert shown(rows) == replayed(records, at)
+        assert expiries(book, rows) == expiring(records, at)
         resumed, again = Book(capture.postgres, capture.kafka, capture.source, "one"), dict(rows)
         assert resumed.resume(Position(era, at)), "who knows what was in force there need not look at the table"
         assert not resumed.resume(Position(era - 1, at))
@@ -108,6 +113,7 @@ def test_the_book_is_what_a_replay_gives_wherever_it_is_opened(capture: Capture,
                     if row is not None:
                         known[number] = row
             assert shown(rows) == shown(again) == replayed(records, later - 1), (at, later)
+            assert expiries(book, rows) == expiries(resumed, rows) == expiring(records, later - 1), (at, later)
             assert book.is_quiet(later) == resumed.is_quiet(later) == (later in silent), (at, later)
 
 
@@ -141,7 +147,22 @@ def silenced(records: list[Record], boundaries: list[int]) -> set[int]:
     return silent
 
 
+def expiries(book: Book, numbers: Iterable[int]) -> dict[int, int]:
+    """To the hour, of those that expire: CHANGES lets each do so after its number of hours."""
+    at_us, hour_us = time.time_ns() // 1000, 3_600_000_000
+    last = {n: next((h for h in range(n + 2) if book.has_expired(n, at_us + h * hour_us)), None) for n in numbers}
+    return {number: hours for number, hours in last.items() if hours is not None}
+
+
+def expiring(records: list[Record], to: int) -> dict[int, int]:
+    return {number: number for number, row in in_force(records, to).items() if row["expires_at"] is not None}
+
+
 def replayed(records: list[Record], to: int) -> dict[int, tuple[object, object]]:
+    return shown(in_force(records, to))
+
+
+def in_force(records: list[Record], to: int) -> dict[int, Mapping[str, object]]:
     """The searches of view one that are in force at a position."""
     rows: dict[int, Mapping[str, object]] = {}
     for change in searches(records):
@@ -150,4 +171,4 @@ def replayed(records: list[Record], to: int) -> dict[int, tuple[object, object]]
         rows.pop(change.id, None)
         if change.after is not None and change.after["view"] == "one" and not change.after["paused"]:
             rows[change.id] = change.after
-    return shown(rows)
+    return rows

@@ -56,6 +56,9 @@ class Book:
     def is_quiet(self, end: int) -> bool:
         return False
 
+    def has_expired(self, number: int, at_us: int) -> bool:
+        return False
+
 
 def listed(version: int, more: str = "{}") -> Change:
     row = f'{{"id": {version}, "city": "paris", "price": 100, "more": {more}}}'
@@ -90,6 +93,18 @@ def test_a_row_that_cannot_be_read_is_refused_alone(more: str) -> None:
     [refused] = at.unread
     assert refused.change.version == 1
     assert refused.error
+
+
+def test_who_had_expired_at_the_commit_is_not_told_of_it_later() -> None:
+    """Whatever the search says by the time that it is matched."""
+
+    class Expiring(Book):
+        def has_expired(self, number: int, at_us: int) -> bool:
+            assert at_us == MARK.committed_at_us
+            return number == 2
+
+    found = Watch(Expiring(), Standing(DEFINITION)).matches([listed(0), listed(1)], None, [MARK])  # type: ignore[arg-type]
+    assert [each.found.subscription.tolist() for each in found] == [[1, 1]]
 
 
 def test_a_column_that_cannot_be_read_is_told_of_without_it() -> None:
