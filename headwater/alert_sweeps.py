@@ -21,7 +21,7 @@ from cdc.postgres import connect, explained
 from headwater.api.shapes import Shapes
 from headwater.deployment import Deployment
 from headwater.known_views import ALERTS
-from headwater.sweep_file import SweepFile, SweptView
+from headwater.sweep_file import Difference, SweepFile, SweptView
 from search.index import IndexDefinition, define
 from views.maintain.publisher import view_topic
 from views.maintain.registry import Registry, ViewState
@@ -29,6 +29,7 @@ from views.sinks.following import ViewTopic
 from views.sinks.sink import ViewShape
 
 SEARCHES_AT_ONCE: Final = 5_000
+KEEP_S: Final = 90 * 86_400.0
 
 
 class Sweeps(NamedTuple):
@@ -74,23 +75,19 @@ def _swept(deployment: Deployment, shape: ViewShape, file: SweepFile, changes_ma
     with connect(deployment.postgres) as conn, explained(conn):
         broken, lacks = broken_of(conn, last, define(shape)), lacking(conn, shape.view)
     now_us = time.time_ns() // 1000
-    file.note(shape.view, lambda held: lacking_noted(noted(broken_noted(held, broken), found, now_us), lacks))
+    keep_s = wanted.keep_days * 86_400
+    file.note(shape.view, lambda held: lacking_noted(noted(broken_noted(held, broken), found, now_us, keep_s), lacks))
     return found
 
 
-def noted(last: SweptView, found: Swept, now_us: int) -> SweptView:
-    # Without the row's key, which may say who somebody is: the file is not among the places that are erased.
-    examples = (f"{told.event} of search {told.subscription_id}" for told in found.missed + found.wrong)
-    return msgspec.structs.replace(
-        last,
-        at_us=now_us,
-        failed="",
-        missed=len(found.missed),
-        wrong=len(found.wrong),
-        example=next(examples, ""),
-        since_us=None if found.is_right else last.since_us or now_us,
-        next_search=found.next_search,
+def noted(last: SweptView, found: Swept, now_us: int, keep_s: float = KEEP_S) -> SweptView:
+    new = (
+        Difference(kind, told.subscription_id, told.event, told.version, now_us)
+        for kind, those in (("missed", found.missed), ("wrong", found.wrong))
+        for told in those
     )
+    swept = msgspec.structs.replace(last, at_us=now_us, failed="", next_search=found.next_search)
+    return swept.found(new, now_us - int(keep_s * 1e6))
 
 
 class Broken(NamedTuple):

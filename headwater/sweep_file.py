@@ -3,13 +3,14 @@
     swept.json   by view: how far the turn of its searches is, what differs, and which searches are broken
 
 Written by whoever sweeps (the command line, the service), one at a time (a lock); read by anybody. A difference is told
-until a later sweep finds none.
+until a person has acknowledged it: the next sweeps look at other changes and other searches, and say nothing of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,31 @@ LATE_S: Final = 3 * SWEEP_S
 """A view that was not swept for that long is told of."""
 
 
+DIFFERENCES_MAX: Final = 1_000
+"""Of a view, those that were found first."""
+
+
+class Difference(msgspec.Struct, frozen=True, array_like=True):
+    """Without the row's key, which may say who somebody is: the file is not among the places that are erased."""
+
+    kind: str
+    """missed or wrong."""
+    search: int
+    event: str
+    version: int
+    """Of the row's change: its offset in the view's topic."""
+    found_us: int
+
+    @property
+    def what(self) -> tuple[str, int, str, int]:
+        """Whenever it is found."""
+        return self.kind, self.search, self.event, self.version
+
+    @property
+    def text(self) -> str:
+        return f"{self.event} of search {self.search}"
+
+
 class SweptView(msgspec.Struct, frozen=True):
     at_us: int = 0
     """Of the last sweep; 0: none yet."""
@@ -33,11 +59,8 @@ class SweptView(msgspec.Struct, frozen=True):
     """Since when there should be sweeps: the service found the view live then; 0 while it is not."""
     failed: str = ""
     """Why the last sweep of it came to nothing."""
-    missed: int = 0
-    wrong: int = 0
-    example: str = ""
-    since_us: int | None = None
-    """When it first differed; None while nothing does."""
+    differences: tuple[Difference, ...] = ()
+    """Oldest first."""
     next_search: int = 0
     shape: str = ""
     """Of the view when its searches were last looked through for broken ones."""
@@ -64,9 +87,25 @@ class SweptView(msgspec.Struct, frozen=True):
         waited_s = (now_us - max(self.at_us, self.awaited_us)) / 1e6 if self.awaited_us else 0.0
         return waited_s if waited_s > LATE_S else 0.0
 
+    def count(self, kind: str) -> int:
+        return sum(each.kind == kind for each in self.differences)
+
     @property
-    def differs(self) -> bool:
-        return self.since_us is not None
+    def example(self) -> str:
+        return self.differences[0].text if self.differences else ""
+
+    def found(self, new: Iterable[Difference], oldest_us: int) -> SweptView:
+        """With these, once each; without those that were found so long ago that what was told then is forgotten."""
+        held = [each for each in self.differences if each.found_us >= oldest_us]
+        known = {each.what for each in held}
+        held += (each for each in new if each.what not in known)
+        return msgspec.structs.replace(self, differences=tuple(held[:DIFFERENCES_MAX]))
+
+
+def _without(acknowledged: tuple[Difference, ...], last: SweptView) -> SweptView:
+    """Those that came meanwhile nobody has seen."""
+    left = tuple(each for each in last.differences if each not in acknowledged)
+    return msgspec.structs.replace(last, differences=left)
 
 
 class SweepFile:
@@ -84,6 +123,13 @@ class SweepFile:
         with locked(self._folder / LOCK):
             known = self.read()
             self._write({**known, view: changed(known.get(view, SweptView()))})
+
+    def acknowledge(self, view: str) -> int:
+        """How many differences are told no more."""
+        held = self.read().get(view, SweptView()).differences
+        if held:
+            self.note(view, partial(_without, held))
+        return len(held)
 
     def await_sweeps(self, live: Collection[str], now_us: int, *, anew: bool) -> None:
         """From now on, of those views that were not live before; `anew`, of all, as nobody has swept until now."""

@@ -94,7 +94,7 @@ class WrongLine:
 
 @dataclass(frozen=True, slots=True)
 class AlertsLine:
-    """What the last sweep of a view's saved searches found."""
+    """What sweeps of a view's saved searches found."""
 
     view: str
     missed: int
@@ -219,7 +219,7 @@ def _wrong(known: Wrong, wanted: Wanted) -> Iterator[WrongLine]:
 def _alerts(known: Mapping[str, SweptView], wanted: Wanted, now_s: float) -> Iterator[AlertsLine]:
     for view, each in sorted(known.items()):
         if view in wanted.views:
-            counts = each.missed, each.wrong, each.example, len(each.broken), each.broken_example
+            counts = each.count("missed"), each.count("wrong"), each.example, len(each.broken), each.broken_example
             yield AlertsLine(view, *counts, each.at_us, each.lacks, each.late_s(now_s * 1e6), each.failed)
 
 

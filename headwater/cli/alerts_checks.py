@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cdc.errors import ConfigurationError
 from headwater.cli.output import JsonOption, line, print_json
 from headwater.cli.source import acting
+
+if TYPE_CHECKING:
+    from headwater.sweep_file import SweepFile
 
 EXAMPLES = 5
 
@@ -17,6 +23,9 @@ def sweep(
     changes: Annotated[
         int, typer.Option("--changes", metavar="N", min=1, max=100_000, help="The newest so many of each view.")
     ] = 500,
+    acknowledge: Annotated[
+        bool, typer.Option("--acknowledge", help="Look at nothing: what was found in these views until now is known.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look at the newest changes once more and compare with what was told. Exit code 1 when it differs, or cannot be
@@ -25,6 +34,8 @@ def sweep(
     from headwater.deployment import Deployment
     from headwater.settings import load
 
+    if acknowledge:
+        return _acknowledge(views or [], as_json=as_json)
     found, failed = swept(Deployment.resolve(load()), views or (), changes)
     if failed and len(views or ()) == 1:
         raise failed.popitem()[1]
@@ -41,10 +52,42 @@ def sweep(
                     line((f"  {kind}: search {told.subscription_id}, {told.key} {told.event}", "red"))
         for view, error in failed.items():
             line((f"{view}: not looked at, {error.fact}", "red"))
+        _show_held({each.view for each in found} | failed.keys())
         if not found and not failed:
             line("no view has alerts; WITH (sinks = 'alerts') gives them to one")
     if not is_right:
         raise typer.Exit(1)
+
+
+def _acknowledge(views: list[str], *, as_json: bool) -> None:
+    if not views:
+        raise ConfigurationError("nothing is acknowledged", hint="headwater alerts sweep VIEW --acknowledge")
+    with acting("alerts acknowledge", views=views):
+        counts = {view: _sweep_file().acknowledge(view) for view in views}
+    if as_json:
+        print_json({"acknowledged": counts})
+        return
+    for view, count in counts.items():
+        line(f"{view}: {count:,} {'difference is' if count == 1 else 'differences are'} told no more")
+
+
+def _show_held(views: Collection[str]) -> None:
+    """What is told in the status until a person has acknowledged it: mostly of earlier sweeps."""
+    for view, each in sorted(_sweep_file().read().items()):
+        if view in views and each.differences:
+            line(f"{view}: found until now, and to be acknowledged by headwater alerts sweep {view} --acknowledge:")
+            for held in each.differences[-EXAMPLES:]:
+                at = datetime.fromtimestamp(held.found_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
+                line((f"  {held.kind}: {held.text}, offset {held.version}, found {at} UTC", "red"))
+            if (others := len(each.differences) - EXAMPLES) > 0:
+                line(f"  and {others:,} more")
+
+
+def _sweep_file() -> SweepFile:
+    from headwater.settings import load
+    from headwater.sweep_file import SweepFile
+
+    return SweepFile(load().views_state)
 
 
 def send_test(

@@ -82,7 +82,9 @@ def _sinks(status: Status) -> Iterable[Metric]:
 
 def _alerts(status: Status) -> Iterable[Metric]:
     differing = GaugeMetricFamily(
-        "headwater_alerts_differing", "Events missed or wrong, as the last sweep found them", labels=["view", "kind"]
+        "headwater_alerts_differing",
+        "Events missed or wrong that sweeps found, until a person acknowledges them",
+        labels=["view", "kind"],
     )
     broken = GaugeMetricFamily(
         "headwater_alerts_broken", "Saved searches that do not fit their view any more", labels=["view"]

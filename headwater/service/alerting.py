@@ -106,7 +106,7 @@ class Alerting:
 
     async def _sweeping(self, over: asyncio.Event) -> None:
         """Expected is no difference: one means that people were not told, or told wrongly."""
-        log, said = get_log("alerts"), dict[str, str]()
+        log, said, newest = get_log("alerts"), dict[str, str](), dict[str, int]()
         while not over.is_set():
             await asyncio.to_thread(self._await_sweeps, anew=False)
             await _rest(over, SWEEP_S)
@@ -115,9 +115,11 @@ class Alerting:
             for fact in await _until(over, swept()):  # the log is away, say: the next one looks again
                 log.warning("not swept", fact=fact)
             for view, each in SweepFile(self.deployment.settings.views_state).read().items():
-                if each.differs:
-                    hint = f"headwater alerts sweep {view}"
-                    log.error("alerts differ", view=view, missed=each.missed, wrong=each.wrong, hint=hint)
+                if each.differences and each.differences[-1].found_us != newest.get(view):  # each is said once
+                    newest[view], hint = each.differences[-1].found_us, f"headwater alerts sweep {view}"
+                    log.error(
+                        "alerts differ", view=view, missed=each.count("missed"), wrong=each.count("wrong"), hint=hint
+                    )
                 if each.lacks and each.lacks != said.get(view):
                     log.warning("alerts stood still, and some news is missing", view=view, changed=each.lacks)
                 said[view] = each.lacks

@@ -1,28 +1,32 @@
-"""What a sweep found is noted, told in the status and the metrics, and forgotten when a later one is right."""
+"""What sweeps found is noted and told until a person acknowledges it; that none came about is told, too."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import psycopg
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from alerts import store
 from alerts.rechecking import Told
 from alerts.sink import Lacks
 from alerts.sweep import Swept
-from cdc.errors import SourceError
+from cdc.errors import ConfigurationError, SourceError
 from headwater import views_status
-from headwater.alert_sweeps import broken_noted, broken_of, each_swept, lacking_noted, noted
+from headwater.alert_sweeps import Sweeps, broken_noted, broken_of, each_swept, lacking_noted, noted
+from headwater.cli import alerts_checks
 from headwater.http.metrics import _alerts
 from headwater.service import alerting, sweeping
 from headwater.service.alerting import Alerting
-from headwater.sweep_file import LATE_S, SweepFile, SweptView
+from headwater.sweep_file import DIFFERENCES_MAX, LATE_S, Difference, SweepFile, SweptView
 from search.index import IndexDefinition, define
 from tests.alerts.store.conftest import alerts_address, conn, connect  # noqa: F401 - fixtures
 from tests.alerts.store.wishes import FIELDS, definition, wish
@@ -41,28 +45,73 @@ def looked(folder: Path, now_s: float | None = None) -> tuple[views_status.Views
     return status, [f"{each.level} {each.name} {each.detail} {each.hint}" for each in findings if "alerts" in each.name]
 
 
-def test_a_difference_is_told_until_a_later_sweep_is_right(tmp_path: Path) -> None:
+def test_a_difference_is_told_until_it_is_acknowledged(tmp_path: Path) -> None:
+    """Not only until the next sweep, which looks at other changes and finds nothing wrong with them."""
     file = SweepFile(tmp_path)
-    first = noted(SweptView(), DIFFERS, 100)
-    assert (first.since_us, first.next_search, first.missed) == (100, 9, 1)
-    second = noted(first, DIFFERS, 200)
-    assert (second.since_us, second.at_us) == (100, 200)
-    file.note("listing", lambda _: second)
-    status, findings = looked(tmp_path)
-    assert findings == [
-        "warn alerts of listing are not what they should be: 1 missed, 0 wrong, such as entered of search 7"
-        " headwater alerts sweep listing"
-    ]
+    for at_us, found in ((100, DIFFERS), (200, DIFFERS), (300, RIGHT)):
+        file.note("listing", lambda held, at_us=at_us, found=found: noted(held, found, at_us))
+        status, findings = looked(tmp_path)
+        assert findings == [
+            "warn alerts of listing are not what they should be: 1 missed, 0 wrong, such as entered of search 7"
+            " headwater alerts sweep listing"
+        ]
+    assert file.read()["listing"].differences == (Difference("missed", 7, "entered", 5, 100),)
     samples = {
         (sample.name, *sample.labels.values()): sample.value
         for metric in _alerts(SimpleNamespace(views=status))  # type: ignore[arg-type]
         for sample in metric.samples
     }
     assert samples["headwater_alerts_differing", "listing", "missed"] == 1
-    assert samples["headwater_alerts_swept_timestamp_seconds", "listing"] == 200 / 1e6
-    file.note("listing", lambda held: noted(held, RIGHT, 300))
+    assert samples["headwater_alerts_swept_timestamp_seconds", "listing"] == 300 / 1e6
+    assert (file.acknowledge("listing"), file.acknowledge("listing"), file.acknowledge("house")) == (1, 0, 0)
     assert looked(tmp_path)[1] == []
-    assert file.read()["listing"].since_us is None
+    assert file.read()["listing"].at_us == 300
+
+
+def test_differences_are_bounded_and_end_with_what_is_kept(tmp_path: Path) -> None:
+    def of(*versions: int) -> Swept:
+        return Swept("listing", 10, 3, (), tuple(Told(7, "", "left", version) for version in versions))
+
+    held = noted(SweptView(), of(*range(DIFFERENCES_MAX)), 100, keep_s=1)
+    assert noted(held, of(DIFFERENCES_MAX), 200, keep_s=1).differences == held.differences
+    later = noted(held, of(1), 1_000_101, keep_s=1)
+    assert later.differences == (Difference("wrong", 7, "left", 1, 1_000_101),)
+    told = SweepFile(tmp_path)
+    told.note("listing", lambda _: later)
+    assert b"id" not in (tmp_path / "swept.json").read_bytes(), "a key may say who somebody is"
+
+
+def test_what_came_since_is_not_acknowledged_with_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, read = SweepFile(tmp_path), SweepFile.read
+    file.note("listing", lambda held: noted(held, DIFFERS, 100))
+
+    def overtaken(mine: SweepFile) -> dict[str, SweptView]:
+        found = read(mine)
+        monkeypatch.setattr(SweepFile, "read", read)
+        file.note("listing", lambda held: noted(held, Swept("listing", 1, 0, (), (TOLD,)), 200))
+        return found
+
+    monkeypatch.setattr(SweepFile, "read", overtaken)
+    assert file.acknowledge("listing") == 1
+    assert [each.kind for each in file.read()["listing"].differences] == ["wrong"]
+
+
+def test_a_person_acknowledges_by_name_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    acted, settings = list[Any](), SimpleNamespace(views_state=tmp_path)
+    monkeypatch.setattr("headwater.settings.load", lambda: settings)
+    monkeypatch.setattr(alerts_checks, "acting", lambda verb, **given: acted.append((verb, given)) or nullcontext())
+    SweepFile(tmp_path).note("listing", lambda held: noted(held, DIFFERS, 100))
+    app = typer.Typer()
+    app.command()(alerts_checks.sweep)
+    assert isinstance(CliRunner().invoke(app, ["--acknowledge"]).exception, ConfigurationError)
+    monkeypatch.setattr("headwater.alert_sweeps.sweep", lambda *_: Sweeps([RIGHT], {}))
+    monkeypatch.setattr("headwater.deployment.Deployment.resolve", lambda _: None)
+    shown = CliRunner().invoke(app, ["listing"])
+    assert shown.exit_code == 0, "what it looked at is right"
+    assert "missed: entered of search 7, offset 5, found 1970-01-01 00:00 UTC" in shown.output
+    assert "1 difference is told no more" in CliRunner().invoke(app, ["listing", "--acknowledge"]).output
+    assert acted == [("alerts acknowledge", {"views": ["listing"]})]
+    assert "found" not in CliRunner().invoke(app, ["listing"]).output
 
 
 def test_that_alerts_stood_still_is_told(tmp_path: Path) -> None:
