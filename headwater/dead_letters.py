@@ -2,12 +2,16 @@
 
 Replaying writes the refused change to its place again, from this process and beside the lane that keeps it: newer wins,
 so a row that came meanwhile is never taken back. What is refused again stays, with the newest reason.
+
+A lane may refuse a newer row of a key at any time, and its letter then takes the older one's place. So what is open is
+looked at once more right before letters are closed or told, and one about a newer row is left: it is not the one that
+was replayed, or that a person has seen. Kafka compares nothing when it writes: one that comes between is closed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,12 +23,16 @@ from headwater.views.kept import Frontiers, open_view
 from headwater.views.place import Place
 from views.maintain.publisher import view_topic
 from views.sinks.following import ViewTopic
-from views.sinks.letters import DeadLetter, Letters, held_keys, read_letters
+from views.sinks.letters import DeadLetter, LetterId, Letters, OpenLetters, Taken, held_keys, read_letters
 from views.sinks.sink import Change, Refused, SinkKind, ViewShape
 
 TAKEN: Final = "taken"
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
+NEWER: Final = "newer"
+AT_ONCE: Final = 1_000
+"""Letters, between two looks at what is open."""
+VERSION: Final = "@"
 LIST: Final = "headwater deadletters list"
 NAMED_MAX: Final = 10
 """Of the letters that one beginning fits, so many are named."""
@@ -37,19 +45,20 @@ class Chosen:
     view: str = ""
     sink: str = ""
     ids: tuple[str, ...] = ()
-    """Or beginnings of them that fit one each."""
+    """Or beginnings of them that fit one each. `3f2a91c0de@512` is that letter only while it is about version 512."""
 
 
 @dataclass(frozen=True)
 class Replayed:
     letter: DeadLetter
     outcome: str
-    """taken, refused again, or failed: the place could not be asked."""
+    """taken, refused again, failed: the place could not be asked; or newer: a newer row was refused meanwhile, so that
+    its letter is open."""
     reason: str = ""
 
 
 def open_letters(place: Place, chosen: Chosen) -> list[DeadLetter]:
-    """Oldest first. Raises ConfigurationError for an id that names none of them, or several."""
+    """Oldest first. Raises ConfigurationError for an id that names none of them, several, or one that has changed."""
     found = [
         letter
         for letter in read_letters(place.deployment.kafka, place.deployment.source)
@@ -61,15 +70,21 @@ def open_letters(place: Place, chosen: Chosen) -> list[DeadLetter]:
 
 def _named(letters: Sequence[DeadLetter], id_: str) -> DeadLetter:
     """An empty one, as of a shell's variable that was never set, begins every id: it means none."""
-    if not id_:
+    beginning, _, version = id_.partition(VERSION)
+    if not beginning:
         raise ConfigurationError("an id is empty", detail="name the letter", hint=LIST)
-    fitting = [letter for letter in letters if letter.id.short.startswith(id_)]
+    fitting = [letter for letter in letters if letter.id.short.startswith(beginning)]
     if not fitting:
-        raise ConfigurationError(f"no open letter {id_}", hint=LIST)
+        raise ConfigurationError(f"no open letter {beginning}", hint=LIST)
     if len(fitting) > 1:
         shown = [letter.id.short for letter in fitting[:NAMED_MAX]] + ["…"] * (len(fitting) > NAMED_MAX)
-        raise ConfigurationError(f"{len(fitting)} open letters begin with {id_}", detail=", ".join(shown), hint=LIST)
-    return fitting[0]
+        fact = f"{len(fitting)} open letters begin with {beginning}"
+        raise ConfigurationError(fact, detail=", ".join(shown), hint=LIST)
+    [letter] = fitting
+    if version and version != str(letter.version):
+        detail = f"version {letter.version} of key {letter.key}, and not {version}"
+        raise ConfigurationError(f"letter {beginning} is about a newer row now", detail=detail, hint=LIST)
+    return letter
 
 
 def held_now(place: Place, view: str, sink: str) -> set[str]:
@@ -85,44 +100,68 @@ def incomplete(letters: Sequence[DeadLetter]) -> dict[tuple[str, str, int], int]
     return dict(Counter((each.view, each.sink, each.generation) for each in letters))
 
 
-def drop(place: Place, letters: Sequence[DeadLetter]) -> None:
-    """Closes them. The place keeps what it has of their keys, which may be old or nothing."""
-    if letters:
-        Letters(place.deployment.kafka, place.deployment.source).close([each.id for each in letters])
+def drop(place: Place, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+    """Closes them, and returns those that it closed: one that is about a newer row by now, or closed, is left. The
+    place keeps what it has of their keys, which may be old or nothing."""
+    if not letters:
+        return []
+    deployment = place.deployment
+    box, known = Letters(deployment.kafka, deployment.source), OpenLetters(deployment.kafka, deployment.source)
+    dropped: list[DeadLetter] = []
+    for piece in _pieces(letters):
+        now = known.look()
+        mine = [each for each in piece if _is_as_it_was(each, now)]
+        box.close([each.id for each in mine])
+        dropped += mine
+    return dropped
 
 
 def replay(place: Place, letters: Sequence[DeadLetter]) -> list[Replayed]:
     """Writes each to its place again. A place that cannot be asked fails its own letters only."""
     if not letters:
         return []
-    box = Letters(place.deployment.kafka, place.deployment.source)
+    deployment = place.deployment
+    box, known = Letters(deployment.kafka, deployment.source), OpenLetters(deployment.kafka, deployment.source)
     where = sorted(letters, key=lambda each: each.id)
     found: list[Replayed] = []
-    for (view, sink, generation), mine in groupby(where, key=lambda each: each.id[:3]):
-        mine_all = list(mine)
-        try:
-            found += _replayed(place, box, view, sink, generation, mine_all)
-        except HeadwaterError as error:
-            reason = ": ".join(filter(None, (error.fact, error.detail)))
-            found += [Replayed(each, FAILED, reason) for each in mine_all]
+    for _, mine in groupby(where, key=lambda each: each.id[:3]):
+        for piece in _pieces(list(mine)):
+            try:
+                found += _replayed(place, box, known, piece)
+            except HeadwaterError as error:
+                reason = ": ".join(filter(None, (error.fact, error.detail)))
+                found += [Replayed(each, FAILED, reason) for each in piece]
     return found
 
 
-def _replayed(
-    place: Place, box: Letters, view: str, sink: str, generation: int, letters: Sequence[DeadLetter]
-) -> Iterator[Replayed]:
-    deployment = place.deployment
+def _replayed(place: Place, box: Letters, known: OpenLetters, letters: Sequence[DeadLetter]) -> list[Replayed]:
+    """Letters of one place."""
+    deployment, (view, sink, generation, _) = place.deployment, letters[0].id
     kept = open_view(place.registry, Frontiers(deployment.kafka, deployment.source).look(), view)
     shape = kept.group.shape(view, deployment.source)
-    kind = _kind(place, sink)
     topic = ViewTopic(deployment.kafka, view_topic(deployment.source, view))
     changes = {each.key: _change(topic, each) for each in letters}
-    refused = {each.change.key.decode(): each for each in _written(kind, shape, generation, list(changes.values()))}
-    box.close([each.id for each in letters if each.key not in refused])
-    box.tell(shape, sink, generation, list(refused.values()))
-    for each in letters:
-        again = refused.get(each.key)
-        yield Replayed(each, REFUSED, again.error) if again else Replayed(each, TAKEN)
+    written = _written(_kind(place, sink), shape, generation, list(changes.values()))
+    refused = {each.change.key.decode(): each for each in written}
+    now = known.look()  # as late as can be, and then one word about all of them
+    mine = [each for each in letters if _is_as_it_was(each, now)]
+    told = [refused.get(each.key) or Taken(each.key.encode(), each.version) for each in mine]
+    box.tell(shape, sink, generation, told)
+    return [_outcome(each, refused.get(each.key), now.get(each.id)) for each in letters]
+
+
+def _outcome(letter: DeadLetter, refused: Refused | None, now: DeadLetter | None) -> Replayed:
+    if now is not None and now.version != letter.version:
+        return Replayed(letter, NEWER, f"version {now.version} of the key was refused meanwhile: {now.error}")
+    return Replayed(letter, REFUSED, refused.error) if refused else Replayed(letter, TAKEN)
+
+
+def _is_as_it_was(letter: DeadLetter, now: Mapping[LetterId, DeadLetter]) -> bool:
+    return letter.id in now and now[letter.id].version == letter.version
+
+
+def _pieces(letters: Sequence[DeadLetter]) -> Iterator[Sequence[DeadLetter]]:
+    return (letters[at : at + AT_ONCE] for at in range(0, len(letters), AT_ONCE))
 
 
 def _written(kind: SinkKind, shape: ViewShape, generation: int, changes: Sequence[Change]) -> list[Refused]:

@@ -98,7 +98,8 @@ def replay(
         rows = [
             (e.letter.id.short, e.letter.view, e.letter.sink, e.letter.key, e.outcome, _short(e.reason)) for e in done
         ]
-        styles = {dead_letters.TAKEN: "green", dead_letters.REFUSED: "yellow", dead_letters.FAILED: "bold red"}
+        styles = {dead_letters.TAKEN: "green", dead_letters.FAILED: "bold red"}
+        styles |= dict.fromkeys((dead_letters.REFUSED, dead_letters.NEWER), "yellow")
         table(("id", "view", "sink", "key", "outcome", "reason"), rows, styles=styles)
     if any(each.outcome != dead_letters.TAKEN for each in done):
         raise typer.Exit(1)
@@ -112,7 +113,8 @@ def drop(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Close letters and write nothing: the place keeps what it has of their keys, which may be old or nothing."""
+    """Close letters and write nothing: the place keeps what it has of their keys, which may be old or nothing.
+    Exit code 1 when one is left, because a newer row of its key was refused meanwhile."""
     from headwater import dead_letters
     from headwater.audit import audited
 
@@ -120,12 +122,18 @@ def drop(
     place, found = _found(view, sink, ids or ())
     if found:
         ask(f"drop {len(found)} letters, and leave their keys as they are?", yes=yes, as_json=as_json)
-    with audited(place.deployment, "deadletters drop", view=view, sink=sink, ids=_ids(found)):
-        dead_letters.drop(place, found)
+    with audited(place.deployment, "deadletters drop", view=view, sink=sink, ids=_ids(found)) as action:
+        dropped = dead_letters.drop(place, found)
+        left = [each for each in found if each not in dropped]
+        action.result = {"left": _ids(left)} if left else None
     if as_json:
-        print_json({"dropped": _ids(found)})
+        print_json({"dropped": _ids(dropped), "left": _ids(left)})
     else:
-        line(f"{len(found)} dropped")
+        line(f"{len(dropped)} dropped")
+        if left:
+            line((f"{len(left)} left: closed, or about a newer row, by now; headwater deadletters list", "yellow"))
+    if left:
+        raise typer.Exit(1)
 
 
 def of_the_log(

@@ -38,8 +38,9 @@ def _add_letters(routes: APIRouter, console: Console) -> None:
     @routes.post("/console/dead-letters")
     async def letters(request: Request) -> Response:
         session, form = await console.gate.admit_form(request)
-        verb, ids = form.value("do"), tuple(form.values("id"))
-        chosen = dead_letters.Chosen(form.value("view"), form.value("sink"), ids)
+        verb, shown = form.value("do"), tuple(form.values("id"))
+        ids = [each.partition(dead_letters.VERSION)[0] for each in shown]
+        chosen = dead_letters.Chosen(form.value("view"), form.value("sink"), shown)
 
         def replay(action: Action) -> str:
             found = dead_letters.replay(console.place, dead_letters.open_letters(console.place, chosen))
@@ -52,16 +53,21 @@ def _add_letters(routes: APIRouter, console: Console) -> None:
 
         def drop(_action: Action) -> str:
             found = dead_letters.open_letters(console.place, chosen)
-            dead_letters.drop(console.place, found)
+            dropped = dead_letters.drop(console.place, found)
+            if len(dropped) < len(found):
+                detail = "the others are closed, or about a newer row, by now"
+                raise ConfigurationError(f"{len(dropped)} of {len(found)} were dropped", detail=detail)
             return f"{len(found)} dropped"
 
         does = {"replay": replay, "drop": drop}.get(verb)
         if does is None or not ids:
             raise ConfigurationError("choose letters, and what to do with them", hint="headwater deadletters list")
+        if not all(each.partition(dead_letters.VERSION)[2] for each in shown):
+            raise ConfigurationError("the form is out of date", detail="it does not say which rows it showed")
         asks = questions.LETTERS.get(verb, "")
         if (page := questions.unasked(console, request, session, form, asks, "console/dead-letters")) is not None:
             return page
-        return await done(console, request, session, f"deadletters {verb}", does, "console/dead-letters", ids=list(ids))
+        return await done(console, request, session, f"deadletters {verb}", does, "console/dead-letters", ids=ids)
 
 
 def _add_alerts(routes: APIRouter, console: Console) -> None:

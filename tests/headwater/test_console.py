@@ -464,7 +464,7 @@ def assert_accessible(text: str) -> None:
         ("views/card/do", {"do": "pause", "sink": "alerts"}, "Nobody is told of a match until it goes on."),
         ("views/card/do", {"do": "approve"}, "Show the readers of card the new rows?"),
         ("views/card/do", {"do": "reject"}, "let go of what was built?"),
-        ("dead-letters", {"do": "drop", "id": "abc"}, "Drop the chosen letters"),
+        ("dead-letters", {"do": "drop", "id": "abc@5"}, "Drop the chosen letters"),
         ("capture", {"do": "pause"}, "Stop reading?"),
         ("capture", {"do": "restart"}, "Stop the connector"),
     ],
@@ -492,7 +492,7 @@ def test_without_a_script_the_server_asks(
         ("views/card/do", {"do": "hold", "rebuild": "r1"}),
         ("views/card/do", {"do": "resume"}),
         ("views/card/do", {"do": "verify"}),
-        ("dead-letters", {"do": "replay", "id": "abc"}),
+        ("dead-letters", {"do": "replay", "id": "abc@5"}),
         ("capture", {"do": "resume"}),
     ],
 )
@@ -895,6 +895,11 @@ def test_what_is_done_is_traced_under_the_name_of_who_did_it(real: TestClient, p
     assert_accessible(audit)
 
 
+def letter_in(page: str) -> str:
+    [letter] = re.findall(r'name="id" value="([0-9a-f]+@[0-9]+)"', page)
+    return str(letter)
+
+
 @pytest.mark.stack
 def test_a_dead_letter_is_dropped_by_its_form(
     real: TestClient, deployment: Deployment, source: Source, postgres: PostgresAddress
@@ -908,9 +913,20 @@ def test_a_dead_letter_is_dropped_by_its_form(
     assert "1 open" in page
     assert HOSTILE not in page
     assert_accessible(page)
-    [letter] = re.findall(r'name="id" value="([0-9a-f]+)"', page)
     token = token_in(page)
-    assert post(real, "/console/dead-letters", form_token=token, do="drop").status_code == 400, "nothing was chosen"
+    for id_ in (None, "", "@3", letter_in(page).partition("@")[0]):
+        fields = {} if id_ is None else {"id": id_}
+        answer = post(real, "/console/dead-letters", form_token=token, do="drop", asked="yes", **fields)
+        page = real.get("/console/dead-letters").text
+        assert (answer.status_code == 400 or "an id is empty" in page.lower(), "1 open" in page) == (True, True), id_
+    old = letter_in(page)
+    letters.tell(shape, "search", 1, [Refused(Change(b'{"id":7}', b'{"id":7, "n": 2}', 9), "a newer row")])
+    for do in ("drop", "replay"):
+        post(real, "/console/dead-letters", form_token=token, do=do, id=old, asked="yes")
+        page = real.get("/console/dead-letters").text
+        assert "is about a newer row now" in page, "nobody has seen what it is about"
+        assert "1 open" in page
+    letter = letter_in(page)
     assert post(real, "/console/dead-letters", form_token=token, do="drop", id=letter, asked="yes").status_code == 303
     page = real.get("/console/dead-letters").text
     assert "1 dropped" in page

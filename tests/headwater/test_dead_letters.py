@@ -82,6 +82,7 @@ def test_from_the_refusal_to_the_replay(
     fill(shop, 8, elements=6)
     fill(shop, 9, elements=5)
     shop.whole()
+    eventually(lambda: len(run("deadletters", "list")[1]["deadletters"]) == 2)  # told after the place's mark has moved
 
     # Only the two keys are held, and everybody is told so.
     found = run("deadletters", "list", "--view", "album", "--sink", "search")[1]
@@ -129,6 +130,64 @@ def test_from_the_refusal_to_the_replay(
         ("deadletters replay", "done", {seven: "taken"}),
         ("deadletters drop", "done", None),
     ]
+
+
+@pytest.mark.stack
+def test_a_newer_row_that_is_refused_meanwhile_keeps_its_letter(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was replayed, or what a person gave up, was the older row; of the newer one nobody else would know."""
+    run = verbs(shop, monkeypatch, capsys)
+    monkeypatch.setattr(dead_letters, "AT_ONCE", 1)
+    write = dead_letters._written
+
+    def opened() -> dict[str, int]:
+        return {each["key"]: each["version"] for each in run("deadletters", "list")[1]["deadletters"]}
+
+    def refuse_newer(elements: int) -> None:
+        before = opened()['{"id":7}']
+        fill(shop, 7, elements=elements)
+        eventually(lambda: opened().get('{"id":7}', 0) > before)
+
+    def replayed(elements: int, *, is_mended: bool) -> dict[str, str]:
+        """With a newer row of 7 refused after its older one was written."""
+
+        def written(kind: Any, shape: Any, generation: int, changes: Any) -> Any:
+            limit_elements(shop, 100 if is_mended else 5)
+            found = write(kind, shape, generation, changes)
+            limit_elements(shop, 5)
+            if changes[0].key == b'{"id":7}':
+                refuse_newer(elements)
+            return found
+
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(dead_letters, "_written", written)
+            code, told = run("deadletters", "replay", "--all")
+        assert code == 1
+        return {each["id"]: each["outcome"] for each in told["replayed"]}
+
+    limit_elements(shop, 5)
+    fill(shop, 7, elements=6)
+    fill(shop, 8, elements=6)
+    eventually(lambda: len(opened()) == 2)
+    ids = {each["key"]: each["id"] for each in run("deadletters", "list")[1]["deadletters"]}
+    seven, eight = ids['{"id":7}'], ids['{"id":8}']
+
+    at_first = opened()
+    assert replayed(7, is_mended=False) == {seven: "newer", eight: "refused"}
+    now = opened()
+    assert now['{"id":7}'] > at_first['{"id":7}'], "what was told anew of the older row did not take its place"
+    assert now['{"id":8}'] == at_first['{"id":8}']
+    assert replayed(8, is_mended=True) == {seven: "newer", eight: "taken"}
+    assert list(opened()) == ['{"id":7}']
+    assert elements(shop)[7] == 7
+    eventually(lambda: status(shop, "search").incomplete == 1)
+
+    monkeypatch.setattr("headwater.cli.deadletters.ask", lambda *_, **__: refuse_newer(9))
+    assert run("deadletters", "drop", seven) == (1, {"dropped": [], "left": [seven]})
+    assert list(opened()) == ['{"id":7}']
+    monkeypatch.setattr("headwater.cli.deadletters.ask", lambda *_, **__: None)
+    assert run("deadletters", "drop", seven) == (0, {"dropped": [seven], "left": []})
 
 
 def fill(shop: Shop, id_: int, *, elements: int) -> None:

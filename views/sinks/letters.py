@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from cdc.addresses import KafkaAddress, Source
 from cdc.errors import LogError
 from cdc.kafka import log_errors, producer
-from cdc.reader import read_range
+from cdc.reader import Raw, read_range
 from cdc.topics import ensure_topic, find_state
 from views.sinks.sink import Refused, ViewShape
 
@@ -175,19 +175,41 @@ def judged(told: Sequence[Refused], newest: Mapping[bytes, int], held: Iterable[
     return [*told, *taken]
 
 
+class OpenLetters:
+    """The open ones as they are at each look; one after the first reads just what was told since, so it may be asked
+    right before something is done. Not for several threads."""
+
+    def __init__(self, kafka: KafkaAddress, source: Source) -> None:
+        self._kafka, self._topic = kafka, letters_topic(source)
+        self._found: dict[LetterId, DeadLetter] = {}
+        self._read: tuple[str, int] = ("", 0)
+        """Of which topic, and up to where."""
+
+    def look(self) -> dict[LetterId, DeadLetter]:
+        """Oldest first."""
+        state = find_state(self._kafka, self._topic)
+        topic_id, end = self._read
+        if state is None or state.topic_id != topic_id:
+            self._found, end = {}, 0
+        if state is not None:
+            for chunk in read_range(self._kafka, self._topic, max(state.low, end), state.high):
+                for raw in chunk:
+                    self._take(raw)
+            self._read = state.topic_id, state.high
+        return dict(self._found)
+
+    def _take(self, raw: Raw) -> None:
+        if raw.value is not None:
+            letter = msgspec.json.decode(raw.value, type=DeadLetter)
+            self._found.pop(letter.id, None)
+            self._found[letter.id] = letter
+        elif raw.key is not None:
+            self._found.pop(_id(raw.key), None)  # type: ignore[arg-type]
+
+
 def read_letters(kafka: KafkaAddress, source: Source) -> list[DeadLetter]:
     """The open ones, oldest first."""
-    state = find_state(kafka, letters_topic(source))
-    found: dict[LetterId, DeadLetter] = {}
-    for chunk in read_range(kafka, letters_topic(source), state.low, state.high) if state else ():
-        for raw in chunk:
-            if raw.value is not None:
-                letter = msgspec.json.decode(raw.value, type=DeadLetter)
-                found.pop(letter.id, None)
-                found[letter.id] = letter
-            elif raw.key is not None:
-                found.pop(_id(raw.key), None)  # type: ignore[arg-type]
-    return list(found.values())
+    return list(OpenLetters(kafka, source).look().values())
 
 
 def held_keys(kafka: KafkaAddress, source: Source, view: str, sink: str, generation: int) -> dict[bytes, int]:
