@@ -35,7 +35,8 @@ def sweep(
     from headwater.settings import load
 
     if acknowledge:
-        return _acknowledge(views or [], as_json=as_json)
+        _acknowledge(views or [], as_json=as_json)
+        return
     found, failed = swept(Deployment.resolve(load()), views or (), changes)
     if failed and len(views or ()) == 1:
         raise failed.popitem()[1]
