@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from alerts.differing import is_same
 from alerts.saved_search import MOVES, Wish
 
 Row = Mapping[str, Any]
@@ -122,7 +123,7 @@ def _has_moved(wish: Wish, event: str, base: Decimal, new: Decimal) -> bool:
 def reason(event: str, columns: Collection[str], before: Row | None, after: Row | None) -> str:
     """Of an event that hangs on nothing that was told before; `columns` are those that `changed` is narrowed to."""
     if event == "changed":
-        names = [name for name in (after or {}) if (before or {}).get(name) != (after or {})[name]]
+        names = [name for name, value in (after or {}).items() if not is_same((before or {}).get(name), value)]
         named = [name for name in names if not columns or name in columns]
         more = len(named) - COLUMNS_NAMED_MAX
         return f"changed: {', '.join(named[:COLUMNS_NAMED_MAX])}" + (f" and {more} more" if more > 0 else "")

@@ -14,6 +14,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from alerts.differing import differs
 from alerts.moves import NOTHING, REENTER_S, decoded, judged
 from alerts.quiet import Stretch
 from alerts.saved_search import MOVES, Wish
@@ -87,8 +88,7 @@ def _events(wish: Wish, before: bytes | None, after: bytes | None, matched: bool
     if not matches or before is None or after is None:
         return
     old, new = decoded(before) or {}, decoded(after) or {}
-    names = wish.columns or tuple(new)
-    if "changed" in wish.events and matched and any(old.get(name) != new.get(name) for name in names):
+    if "changed" in wish.events and matched and differs(wish.columns, old, new):
         yield "changed"
     yield from (move for move in MOVES if move in wish.events and _may_have_gone(move, wish, old, new, matched))
 

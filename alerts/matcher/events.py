@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from math import isnan
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from alerts.differing import differs
 from alerts.subscription import Event, Watched
 from search.index import IndexDefinition, Row
 from search.kinds import RULES
@@ -59,7 +58,7 @@ def event_bits(watched: Watched, change: Change, sides: int, definition: IndexDe
     if watched.left and sides == BEFORE:
         made |= Event.LEFT
     if before is not None and after is not None:
-        if watched.changed and sides == BOTH and _differs(watched.columns, before, after):
+        if watched.changed and sides == BOTH and differs(watched.columns, before, after):
             made |= Event.CHANGED
         if sides & AFTER:
             if any(_may_have_moved(-1, column, before, after, sides, definition) for column in watched.dropped):
@@ -67,21 +66,6 @@ def event_bits(watched: Watched, change: Change, sides: int, definition: IndexDe
             if any(_may_have_moved(1, column, before, after, sides, definition) for column in watched.rose):
                 made |= Event.ROSE
     return int(made)
-
-
-def _differs(columns: tuple[str, ...], before: Row, after: Row) -> bool:
-    if not columns:
-        return before != after
-    return any(not _is_same(before.get(column), after.get(column)) for column in columns)
-
-
-def _is_same(one: object, other: object) -> bool:
-    """As Postgres has it: NaN is NaN."""
-    return one == other or (_is_nan(one) and _is_nan(other))
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, Decimal | float) and isnan(value)
 
 
 def _may_have_moved(

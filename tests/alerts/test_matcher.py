@@ -3,6 +3,7 @@ finds on every subscription, one by one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
@@ -195,6 +196,45 @@ def test_a_base_is_opened_as_it_was_stamped_and_only_for_its_view(tmp_path: Path
 def test_matches_as_arrow(tmp_path: Path) -> None:
     batch = _matcher(tmp_path, MatchAll()).match([({}, None), (None, {})], NOW).arrow()
     assert batch.to_pylist() == [{"delta": 1, "subscription": 0, "event": 1}]
+
+
+BOTH = Watched(changed=True, dropped=("loose",), rose=("loose",))
+DOC, LOOSE = (replace(BOTH, columns=(name,)) for name in ("doc", "loose"))
+CHANGED, DROPPED, ROSE = int(Event.CHANGED), int(Event.DROPPED), int(Event.ROSE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "bits"),
+    [  # of one that watches any column, the json column, the number
+        ('"doc":true', '"doc":1', (CHANGED, CHANGED, 0)),
+        ('"doc":0', '"doc":false', (CHANGED, CHANGED, 0)),
+        ('"doc":{"a":[1,{"b":true}]}', '"doc":{"a":[1,{"b":1}]}', (CHANGED, CHANGED, 0)),
+        ('"doc":{"a":[1,{"b":true}]}', '"doc":{"a":[1.0,{"b":true}]}', (0, 0, 0)),
+        ('"doc":{"a":1,"b":2}', '"doc":{"b":2,"a":1}', (0, 0, 0)),
+        ('"doc":[1,2]', '"doc":[2,1]', (CHANGED, CHANGED, 0)),
+        ('"doc":null', '"doc":false', (CHANGED, CHANGED, 0)),
+        ('"doc":null', '"doc":0', (CHANGED, CHANGED, 0)),
+        ('"doc":"1"', '"doc":1', (CHANGED, CHANGED, 0)),
+        ('"doc":true,"loose":1', '"doc":1,"loose":2', (CHANGED | ROSE, CHANGED | ROSE, CHANGED | ROSE)),
+        ('"loose":1.0', '"loose":1.00', (0, 0, 0)),
+        ('"loose":1.0,"title":"a"', '"loose":1.00,"title":"b"', (CHANGED, 0, 0)),
+        ('"loose":2', '"loose":1.9', (CHANGED | DROPPED, DROPPED, CHANGED | DROPPED)),
+        ('"loose":"NaN","ratio":"NaN"', '"loose":"NaN","ratio":"NaN"', (0, 0, 0)),
+        ('"loose":"NaN"', '"loose":1', (CHANGED | DROPPED, DROPPED, CHANGED | DROPPED)),
+        ('"loose":null', '"loose":null', (0, 0, 0)),
+        ('"loose":null', '"loose":0', (CHANGED | DROPPED | ROSE, DROPPED | ROSE, CHANGED | DROPPED | ROSE)),
+        ('"loose":0', '"loose":null', (CHANGED, 0, CHANGED)),
+        ('"flag":false', '"flag":null', (CHANGED, 0, 0)),
+    ],
+)
+def test_what_differs_is_as_postgres_has_it(before: str, after: str, bits: tuple[int, ...]) -> None:
+    """By hand, because the evaluator asks what the matcher asks."""
+    matcher = Matcher(DEFINITION)
+    for number, watched in enumerate((BOTH, DOC, LOOSE)):
+        matcher.put(Entry(number, MatchAll(), watched))
+    one, other = (decode_row(DEFINITION, f'{{"id":1,{row}}}') for row in (before, after))
+    found = {id_: event for _, id_, event in _set(matcher.match([(one, other)], NOW))}
+    assert tuple(found.get(number, 0) for number in range(3)) == bits
 
 
 def test_a_number_that_is_and_stays_nan_has_not_changed() -> None:

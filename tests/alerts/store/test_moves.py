@@ -99,6 +99,8 @@ def test_reasons() -> None:
     old, new = {"id": 1, "price": 2, "title": "a"}, {"id": 1, "price": 3, "title": "b"}
     assert judged(any_, ["changed"], old, new).reasons == {"changed": "changed: price, title"}
     assert judged(named, ["changed"], old, new).reasons == {"changed": "changed: price"}
+    true_to_one = [{"id": 1, "doc": {"is_new": each}} for each in (True, 1)]
+    assert judged(any_, ["changed"], *true_to_one).reasons == {"changed": "changed: doc"}
     assert judged(any_, ["entered"], None, new).reasons == {"entered": "is new"}
     assert judged(any_, ["entered"], old, new).reasons == {"entered": "matches now"}
     assert judged(any_, ["left"], old, None).reasons == {"left": "is gone"}

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -133,6 +134,14 @@ def test_relative_instants_mean_the_moment_of_each_commit() -> None:
         for number in range(0, 60, 10)
     ]
     assert count_events(asked, past, dated, NOW) == {"entered": 6}
+
+
+@pytest.mark.parametrize("columns", [[], ["doc"]])
+def test_true_in_a_document_is_not_one(columns: list[str]) -> None:
+    documents = define(ViewShape("market", "listing", (*FIELDS, Field("doc", sqltypes.JSONB)), ("id",)))
+    asked = read_wish({"query": "city:paris", "events": ["changed"], "columns": columns}, documents)
+    past = [Version(1, row(1, doc=[each]), number > 0) for number, each in enumerate((True, 1, 1.0, False))]
+    assert count_events(asked, past, documents, NOW) == {"changed": 2}
 
 
 def test_what_was_committed_in_a_quiet_stretch_is_no_news() -> None:
