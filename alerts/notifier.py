@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import psycopg
 from psycopg.rows import class_row
 
+from alerts import numbering
 from alerts.clock import Clock, system_clock
 from alerts.grouping import Decision, Draft, Knowledge, Pending, Target, decide
 from alerts.messages import body
@@ -128,6 +129,7 @@ def notify(conn: psycopg.Connection, pace: Pace = DEFAULT_PACE, clock: Clock = s
     now = clock()
     limits = {"now": now, "rows": pace.rows_per_owner_max, "owners": pace.owners_per_round_max}
     with conn.transaction():
+        numbering.follow(conn)
         owners = [owner for (owner,) in conn.execute(_DUE_OWNERS, limits)]
         rounds = [_notify_owner(conn, owner, pace, now) for owner in owners]
     if owners:

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import psycopg
 
+from alerts import numbering
 from alerts.clock import Clock, system_clock
 from alerts.grouping import first_due
 from alerts.int_array import Bigints
@@ -42,8 +43,9 @@ _MOVE: Final = """
     update headwater.outbox_marks set topic_id = %s, next_offset = %s, moved_at = now() where view = %s
 """
 _LOCK_OWNERS: Final = """
-    insert into headwater.owners (owner)
-    select distinct owner from headwater.subscriptions where id = any(%(searches)s) order by 1
+    insert into headwater.owners (owner, last_sequence, last_notification)
+    select distinct owner, first, first from headwater.subscriptions, headwater.numbering
+    where id = any(%(searches)s) order by 1
     on conflict (owner) do update set owner = excluded.owner
 """
 _ENTER: Final = "select pg_advisory_xact_lock_shared(%s)"
@@ -169,6 +171,7 @@ def record(
         [(known_topic, start)] = conn.execute(_MARK, [view, topic_id]).fetchall()
         if known_topic == topic_id and mark_offset <= start:
             return Recorded(0, is_replay=True)
+        numbering.follow(conn)
         now, written = clock(), 0
         for part, is_all in parts(matched, start if known_topic == topic_id else 0, mark_offset):
             conn.execute(_ENTER if is_all else _ENTER_ALONE, [_RECORDING])  # again is as good as once

@@ -9,7 +9,9 @@ import psycopg
 from alerts.delivery.wanted import WANTED
 
 _LOCK: Final = """
-    insert into headwater.owners (owner) values (%s) on conflict (owner) do update set owner = excluded.owner
+    insert into headwater.owners (owner, last_sequence, last_notification)
+    select %s, first, first from headwater.numbering
+    on conflict (owner) do update set owner = excluded.owner
 """
 # A message is withdrawn when none of the searches that it names is active any more, or its target is suppressed.
 _WITHDRAW: Final = f"""

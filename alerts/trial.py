@@ -7,6 +7,7 @@ from typing import Final
 
 import psycopg
 
+from alerts import numbering
 from alerts.inbox import last_sequence
 from alerts.notification import Event, Item, MatchedSearch, Notification
 from alerts.notification_json import stored
@@ -36,6 +37,7 @@ def send(conn: psycopg.Connection, search: SavedSearch, base_url: str) -> int:
         return stored(Notification(id_, search.owner, number, now, (item,), url))
 
     with conn.transaction():
+        numbering.follow(conn)
         lock_owner(conn, search.owner)
         if closed := conn.execute(_CLOSED, [wish.channel, wish.target]).fetchone():
             raise NothingIsSent(

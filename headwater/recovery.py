@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from alerts import numbering
 from cdc import eras
 from cdc.changelog import ChangeLog
 from cdc.errors import LogError, ViewError
@@ -132,6 +133,8 @@ class Recoverer:
         """May be done again after it was cut off anywhere: what was done is found done."""
         place = self.deployment
         if recovery.new_era:
+            with connect(place.postgres) as conn, explained(conn):
+                numbering.move_on(conn)
             place.capture().begin_anew(report)
         elif recovery.read_anew:
             report("asking for the tables anew")
