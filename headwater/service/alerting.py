@@ -50,9 +50,11 @@ class Alerting:
     async def run(self, stopping: asyncio.Event) -> None:
         """Until told to stop; what fails is begun again."""
         log = get_log("alerts")
-        await asyncio.to_thread(self._await_sweeps, anew=True)
+        is_first = True
         while not stopping.is_set():
             try:
+                await asyncio.to_thread(self._await_sweeps, anew=is_first)
+                is_first = False
                 await self._once(stopping)
             except Exception as error:  # a fault of ours, too: nobody would be told anything until the next start
                 fact = error.fact if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}".strip()
@@ -98,7 +100,7 @@ class Alerting:
     def _await_sweeps(self, *, anew: bool) -> None:
         """Noted from outside of the sweeps, so that it is told when none of them comes about."""
         registry = Registry(self.deployment.settings.views_state)
-        with suppress(StateError):  # told by who keeps the views
+        with suppress(StateError, OSError):  # told by who keeps the views; people are told all the same
             state = registry.state()
             having = {each.view for each in state.sinks if each.sink == SINK}
             live = [view for view in having if view in state.views and state.views[view].state is ViewState.LIVE]

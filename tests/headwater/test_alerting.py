@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ class _Idle:
 
 
 @pytest.mark.parametrize("failure", [KeyError("a fault of ours"), ValueError("unreadable")])
-def test_it_goes_on_after_any_failure(monkeypatch: pytest.MonkeyPatch, failure: Exception) -> None:
+def test_it_goes_on_after_any_failure(monkeypatch: pytest.MonkeyPatch, failure: Exception, tmp_path: Path) -> None:
     begun = []
 
     async def notifying(_self: Alerting, _engine: Any, stopping: asyncio.Event, over: asyncio.Event) -> None:
@@ -41,7 +43,9 @@ def test_it_goes_on_after_any_failure(monkeypatch: pytest.MonkeyPatch, failure: 
     monkeypatch.setattr(alerting, "PostgresStore", _Idle)
     monkeypatch.setattr(alerting, "Engine", _Idle)
     monkeypatch.setattr(alerting, "AGAIN_S", 0.0)
-    deployment: Any = type("Deployed", (), {"postgres": None, "settings": None})()
+    settings = SimpleNamespace(views_state=tmp_path / "views")
+    (tmp_path / "views").write_text("no folder: what is noted of sweeps keeps nobody from being told")
+    deployment: Any = SimpleNamespace(postgres=None, settings=settings)
 
     async def run() -> None:
         async with asyncio.timeout(10):
