@@ -23,7 +23,7 @@ from alerts.owners import lock_owner, withdraw
 from alerts.refusals import NoSuchSearch, TooManySearches, too_broad
 from alerts.saved_search import FIELDS, SavedSearch, Wish
 from alerts.troubles import WHY_CLOSED
-from alerts.waiting import Wanted, by_event, wait_anew
+from alerts.waiting import Wanted, by_event, judge, wait_anew
 from cdc.errors import ConfigurationError
 
 SECRET_BYTES: Final = 32
@@ -127,6 +127,8 @@ def update(
     One that was unsubscribed is paused, and comes back when its owner ends the pause. An endpoint that was switched off
     is switched on by an owner who names it, also as it was (`names_target`), and by no other change.
     """
+    seen = read(conn, owner, id_)
+    judged = judge(conn, seen, change(seen), wants)  # before the lock: it may take long
     with conn.transaction():
         lock_owner(conn, owner)
         old = read(conn, owner, id_)
@@ -147,7 +149,7 @@ def update(
             + _COLUMNS
         ).format(pairs)
         made = _one(conn, statement, [*_values(wish), wish.paused, id_, owner])
-        wait_anew(conn, old, made, wants, system_clock())
+        wait_anew(conn, old, made, wants, system_clock(), judged)
         withdraw(conn, owner)
         return made
 

@@ -1,7 +1,10 @@
-"""What waits to be told of a search when its owner changes it, under their lock.
+"""What waits to be told of a search when its owner changes it.
 
-    rows of the outbox that nobody was told of ─▶ is it silent, or was it? all dropped ─▶ does it ask something else?
-    those dropped that it would not tell any more ─▶ the others wait by the new wish
+    rows of the outbox that nobody was told of ─▶ does it ask something else? judged, before the owner is locked
+    under the lock: is it silent, or was it? all dropped ─▶ what came meanwhile judged ─▶ those dropped that it would
+    not tell any more ─▶ the others wait by the new wish
+
+A digest may hold hundreds of thousands, and whoever records news of a view waits for the owner's lock.
 
 A row stays when the search, as it asks now, finds the same event in the same change. A threshold is not asked again:
 what it is measured from is not in the row. A move of a column that is watched no more is no news.
@@ -37,10 +40,12 @@ _ROWS: Final = f"""
     select id, event, recorded_at, before::text as before, after::text as after from headwater.outbox
     where {_PENDING} and id > %(after)s order by id limit %(rows)s
 """
-_DROP_THESE: Final = "update headwater.outbox set dropped_reason = %s where id = any(%s)"
-_POSTPONE: Final = """
+_DROP_THESE: Final = f"update headwater.outbox set dropped_reason = %(reason)s where {_PENDING} and id = any(%(ids)s)"
+_RECORDED: Final = f"select distinct recorded_at from headwater.outbox where {_PENDING}"
+_POSTPONE: Final = f"""
     update headwater.outbox o set due_at = n.due_at
-    from unnest(%s::bigint[], %s::timestamptz[]) n (id, due_at) where o.id = n.id
+    from unnest(%(recorded)s::timestamptz[], %(dues)s::timestamptz[]) n (recorded, due_at)
+    where {_PENDING} and o.recorded_at = n.recorded and o.due_at is distinct from n.due_at
 """
 
 
@@ -63,25 +68,52 @@ def drop(conn: psycopg.Connection, owner: str, searches: Sequence[int], reason: 
     conn.execute(_DROP, {"owner": owner, "searches": list(searches), "reason": reason})
 
 
+class Judged(NamedTuple):
+    """What a change of a search makes of the news that waits."""
+
+    old: Wish | None = None
+    new: Wish | None = None
+    until: int = 0
+    """The last row that was looked at."""
+    unwanted: Sequence[int] = ()
+
+
+def judge(
+    conn: psycopg.Connection, old: SavedSearch, new: Wish, wants: Callable[[Wish], Wanted], after: int = 0
+) -> Judged:
+    """The rows beyond one, in their order. Writes nothing."""
+    until, unwanted = after, list[int]()
+    if any(getattr(old.wish, name) != getattr(new, name) for name in _ASKED):
+        is_wanted, is_same_column = wants(new), old.wish.watched_column == new.watched_column
+        asked = {"owner": old.owner, "searches": [old.id], "rows": ROWS_PER_STEP}
+        with conn.cursor(row_factory=class_row(Waiting)) as cursor:
+            while rows := cursor.execute(_ROWS, {**asked, "after": until}).fetchall():
+                left = {row.id for row in rows if is_wanted(row) and (is_same_column or row.event not in MOVES)}
+                unwanted += [row.id for row in rows if row.id not in left]
+                until = rows[-1].id
+    return Judged(old.wish, new, until, unwanted)
+
+
 def wait_anew(
-    conn: psycopg.Connection, old: SavedSearch, new: SavedSearch, wants: Callable[[Wish], Wanted], now: datetime
+    conn: psycopg.Connection,
+    old: SavedSearch,
+    new: SavedSearch,
+    wants: Callable[[Wish], Wanted],
+    now: datetime,
+    judged: Judged,
 ) -> None:
-    """Nothing of a search that is silent, or was until now: also what was left from an end that has been put off."""
+    """Under the owner's lock; `judged` is from before it. Nothing of a search that is silent, or was until now: also
+    what was left from an end that has been put off."""
     silence = new.silence(now) or old.silence(now)
     if silence is not None:
         drop(conn, new.owner, [new.id], silence)
         return
-    asks_otherwise = any(getattr(old.wish, name) != getattr(new.wish, name) for name in _ASKED)
-    is_wanted = wants(new.wish) if asks_otherwise else lambda _row: True
-    is_same_column = old.wish.watched_column == new.wish.watched_column
-    asked = {"owner": new.owner, "searches": [new.id], "after": 0, "rows": ROWS_PER_STEP}
-    with conn.cursor(row_factory=class_row(Waiting)) as cursor:
-        while rows := cursor.execute(_ROWS, asked).fetchall():
-            left = [row for row in rows if is_wanted(row) and (is_same_column or row.event not in MOVES)]
-            dues = {row.id: first_due(new.wish, row.recorded_at) for row in left}
-            conn.execute(_DROP_THESE, [CHANGED, [row.id for row in rows if row.id not in dues]])
-            conn.execute(_POSTPONE, [list(dues), list(dues.values())])
-            asked["after"] = rows[-1].id
+    known = judged if (judged.old, judged.new) == (old.wish, new.wish) else Judged()  # another change may have come
+    rest = judge(conn, old, new.wish, wants, known.until)
+    mine = {"owner": new.owner, "searches": [new.id]}
+    conn.execute(_DROP_THESE, {**mine, "reason": CHANGED, "ids": [*known.unwanted, *rest.unwanted]})
+    recorded = [at for (at,) in conn.execute(_RECORDED, mine)]  # what was recorded at once has one instant
+    conn.execute(_POSTPONE, {**mine, "recorded": recorded, "dues": [first_due(new.wish, at) for at in recorded]})
 
 
 def by_event(wish: Wish) -> Wanted:

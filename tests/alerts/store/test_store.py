@@ -17,7 +17,7 @@ from alerts.refusals import NoSuchSearch, QueryTooBroad, TooManySearches
 from alerts.saved_search import SavedSearch, Wish
 from alerts.store import Limits
 from alerts.unsubscribing import suppress, unsubscribe
-from alerts.waiting import Wanted, would_tell
+from alerts.waiting import Waiting, Wanted, would_tell
 from cdc.errors import ConfigurationError
 from tests.alerts.store.conftest import Connect
 from tests.alerts.store.wishes import definition, match, record, row, wish
@@ -215,6 +215,46 @@ def test_what_waits_is_told_only_if_the_search_still_asks_for_it(conn: psycopg.C
     assert edit(query=wish(query="city:paris price:..500").query) == [None, "changed", None, "changed"]
     assert edit(events=("entered",)) == [None, "changed", "changed", "changed"]
     assert edit(query=wish(query="city:lyon").query) == ["changed"] * 4
+
+
+def test_nobody_waits_for_news_that_is_judged(connect: Connect) -> None:
+    """Much may wait: others' news is recorded meanwhile, and what comes of the same search is judged after it."""
+    conn, other = connect(), connect()
+    made = store.create(conn, "ada", wish(frequency="daily"))
+    record(conn, "listing", 3, [match(made.id, 1), match(made.id, 2, version=1), match(made.id, 3, version=2)])
+    came = list[int]()
+    other.execute("set lock_timeout = '2s'")
+
+    def wants(_wish: Wish) -> Wanted:
+        def is_wanted(row: Waiting) -> bool:
+            if not came:
+                came.append(record(other, "listing", 6, [match(made.id, key, version=key) for key in (4, 5)]).rows)
+            return '"id": 2' in str(row.after) or '"id": 5' in str(row.after)
+
+        return is_wanted
+
+    store.update(conn, "ada", made.id, changed(query=wish(query="city:lyon").query), wants=wants)
+    assert came == [2]
+    assert [reason for _, reason in pending_and_dropped(conn)] == ["changed", None, "changed", "changed", None]
+
+
+def test_what_was_judged_for_another_change_is_judged_again(connect: Connect) -> None:
+    """Two change a search at once: the second finds what waits as the first has left it."""
+    conn, other = connect(), connect()
+    made = store.create(conn, "ada", wish(events=["entered", "left"], frequency="daily"))
+    record(conn, "listing", 2, [match(made.id, 1), match(made.id, 2, "left", 1, row(2), None)])
+    lyon, labels = wish(query="city:lyon").query, list[str]()
+    other.execute("set lock_timeout = '2s'")
+
+    def wants(_wish: Wish) -> Wanted:
+        if not labels:
+            labels.append(store.update(other, "ada", made.id, changed(label="another")).wish.label)
+            return lambda _row: True
+        return lambda row: row.event == "left"
+
+    store.update(conn, "ada", made.id, changed(query=lyon), wants=wants)
+    assert labels == ["another"]
+    assert pending_and_dropped(conn) == [("entered", "changed"), ("left", None)]
 
 
 def test_a_move_that_waits_is_not_told_to_who_watches_another_column(conn: psycopg.Connection) -> None:
