@@ -23,7 +23,7 @@ from headwater.views.story import log_of
 from views.maintain.book import Book
 from views.maintain.publisher import view_topic
 from views.maintain.wanting import LOG_LOST, start_of
-from views.rebuild import Origin, RebuildState, Sizes, Stage, Step, explain
+from views.rebuild import Origin, Rebuild, RebuildState, Sizes, Stage, Step, explain
 from views.refusals import nearest
 from views.sinks.following import ViewTopic
 from views.sinks.wholeness import records_between
@@ -32,7 +32,10 @@ ROWS_PER_S: Final = {"cache": 20_000.0, "search": 5_000.0, "warehouse": 10_000.0
 """Assumed before a rebuild was measured here."""
 VERIFIED_ROWS_PER_S: Final = 18_000.0
 MEASURED_MIN: Final = 5_000
-"""A smaller rebuild says nothing of how long a larger one takes: it is over before it has begun."""
+"""A smaller rebuild says nothing of how long a larger one takes, but of what every one takes, however small."""
+FILLED_S_MIN: Final = 2.0
+VERIFIED_S_MIN: Final = 5.0
+"""The same before one was measured here: a process of its own compares, and has to begin first."""
 LOG_RECORDS_PER_S: Final = 5_000.0
 SAMPLE_RECORDS: Final = 200
 WAREHOUSE: Final = "warehouse"
@@ -181,7 +184,7 @@ def _sizes(place: Place, view: str, sink: str) -> Sizes:
             topic = ViewTopic(deployment.kafka, view_topic(deployment.source, view))
             topic_records = records_between(mark.since, mark.next_offset, rows, topic.all_from())
     known = place.registry.book()
-    measured = _measured(known, sink)
+    measured, small = _measured(known, sink), _small(known, sink)
     return Sizes(
         rows,
         topic_records,
@@ -189,9 +192,11 @@ def _sizes(place: Place, view: str, sink: str) -> Sizes:
         round(records * _record_bytes(place, end)),
         measured or ROWS_PER_S.get(sink, min(ROWS_PER_S.values())),
         LOG_RECORDS_PER_S,
-        measured is not None,
+        measured is not None or small is not None,
         _verified(known, sink) or VERIFIED_ROWS_PER_S,
         mirrored,
+        small.filled_s if small is not None else FILLED_S_MIN,
+        _verifying_s(small) if small is not None else VERIFIED_S_MIN,
     )
 
 
@@ -213,11 +218,22 @@ def _measured(book: Book, sink: str) -> float | None:
 def _verified(book: Book, sink: str) -> float | None:
     """Rows a second of the last verification of such a rebuild."""
     for each in reversed(book.rebuilds):
-        ended = each.began.get(Stage.SWITCH, 0.0)
-        took_s = ended - each.began.get(Stage.VERIFY, ended)
+        took_s = _verifying_s(each)
         if each.sink == sink and each.checked is not None and each.checked.rows >= MEASURED_MIN and took_s > 0:
             return each.checked.rows / took_s
     return None
+
+
+def _verifying_s(rebuild: Rebuild) -> float:
+    ended = rebuild.began.get(Stage.SWITCH, 0.0)
+    return ended - rebuild.began.get(Stage.VERIFY, ended)
+
+
+def _small(book: Book, sink: str) -> Rebuild | None:
+    """The last one that took what every one takes."""
+    of_sink = [each for each in book.rebuilds if each.sink == sink and each.state is RebuildState.DONE]
+    small = [each for each in of_sink if 0 < each.filled < MEASURED_MIN and _verifying_s(each) > 0]
+    return small[-1] if small else None
 
 
 def _record_bytes(place: Place, end: int) -> float:

@@ -135,6 +135,9 @@ class Sizes:
     verified_rows_per_s: float = 0.0
     mirrored_rows: int = 0
     """Of its tables, as the group that keeps it knows them."""
+    filled_s_min: float = 0.0
+    verified_s_min: float = 0.0
+    """What filling and verifying take however few rows there are, as it was last measured or, before that, assumed."""
 
 
 @dataclass(frozen=True)
@@ -158,13 +161,13 @@ def explain(
             Stage.FILL,
             f"write {sizes.rows:,} rows into a new generation of the {sink}, from the view's log of"
             f" at most {sizes.topic_records:,} records",
-            sizes.topic_records / sizes.rows_per_s if sizes.rows_per_s else None,
+            _takes_s(sizes.topic_records, sizes.rows_per_s, sizes.filled_s_min),
         ),
         Stage.CATCH_UP: Step(Stage.CATCH_UP, "feed it with what has changed meanwhile, and from then on"),
         Stage.VERIFY: Step(
             Stage.VERIFY,
             "compare every row with the view, and the view with its SQL in Postgres",
-            sizes.rows / sizes.verified_rows_per_s if sizes.verified_rows_per_s else None,
+            _takes_s(sizes.rows, sizes.verified_rows_per_s, sizes.verified_s_min),
         ),
         Stage.SWITCH: Step(
             Stage.SWITCH,
@@ -190,6 +193,10 @@ def _seen(view: str, *, switches: bool) -> list[Step]:
     waits = Step(Stage.COMPUTE, f"wait for `headwater switch {view}`")
     shown = Step(Stage.COMPUTE, f"publish what differs, in one step, for every sink of {view}")
     return [compared, shown] if switches else [compared, waits, shown]
+
+
+def _takes_s(rows: int, rows_per_s: float, at_least_s: float) -> float | None:
+    return max(rows / rows_per_s, at_least_s) if rows_per_s else None
 
 
 def _computing_s(origin: Origin, sizes: Sizes) -> float | None:

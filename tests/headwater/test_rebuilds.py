@@ -337,6 +337,15 @@ def test_what_was_measured_is_work_and_not_pauses() -> None:
     assert rebuild_plans._measured(Book(rebuilds=(small,)), "search") is None
     assert rebuild_plans._verified(Book(rebuilds=(small,)), "search") is None
     assert rebuild_plans._measured(Book(rebuilds=(whole,)), "cache") is None
+    assert rebuild_plans._small(Book(rebuilds=(small, whole)), "search") == small, "as long takes the smallest"
+    assert rebuild_plans._small(Book(rebuilds=(whole,)), "search") is None
+
+
+def test_the_plan_of_a_few_rows_says_what_every_rebuild_takes() -> None:
+    """However few there are, a process begins and readers come first: it is not over in milliseconds."""
+    sizes = Sizes(30, 40, 0, 0, 20_000.0, 5_000.0, True, 18_000.0, 0, 1.0, 50.0)
+    steps = {step.stage: step for step in explain("cached", "search", Origin.TOPIC, sizes, switches=True, keep_s=3_600)}
+    assert (steps[Stage.FILL].takes_s, steps[Stage.VERIFY].takes_s) == (1.0, 50.0)
 
 
 def test_the_plan_says_how_long_verifying_takes() -> None:
