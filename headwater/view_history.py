@@ -36,8 +36,17 @@ def read_history(folder: str | Path, shape: ViewShape, since: datetime, versions
         db.execute("SET TimeZone = 'UTC'")
         db.register("history", table.to_pyarrow_dataset())
         start = _start(db, max(since, _whole_since(db, kept)), versions_max)
+        db.register("silent", _silent(kept))
         found = db.sql(_query(shape), params={"since": start}).to_arrow_table()
     return History(start, _versions(shape, found))
+
+
+def _silent(kept: KeptView) -> pa.Table:
+    """Stretches of versions that no change of the source made."""
+    note = kept.note(HISTORY)
+    stretches = note.silent if note is not None else ()
+    kinds = pa.schema([("first", pa.int64()), ("until", pa.int64())])
+    return pa.table({"first": [first for first, _ in stretches], "until": [until for _, until in stretches]}, kinds)
 
 
 def _whole_since(db: duckdb.DuckDBPyConnection, kept: KeptView) -> datetime:
@@ -65,8 +74,10 @@ def _query(shape: ViewShape) -> str:
     columns = ", ".join(f'"{column.name}"' for column in Layout.of(shape).columns)
     recent = f"SELECT DISTINCT {keys} FROM history WHERE {COMMITTED_AT} >= $since"
     # What came with the first write is what was there when the view was built: nobody's news, whatever commit it names.
+    # So is what a changed definition or a rebuild made of its rows.
     built = f"(SELECT {COMMITTED_AT} FROM history ORDER BY {VERSION} LIMIT 1)"
-    is_news = f"{COMMITTED_AT} >= $since AND {COMMITTED_AT} IS DISTINCT FROM {built}"
+    told = f"NOT EXISTS (SELECT 1 FROM silent WHERE {VERSION} >= silent.first AND {VERSION} < silent.until)"
+    is_news = f"{COMMITTED_AT} >= $since AND {COMMITTED_AT} IS DISTINCT FROM {built} AND {told}"
     following = f"lead({COMMITTED_AT}) OVER (PARTITION BY {keys} ORDER BY {VERSION})"
     return (
         f"SELECT {columns}, {GONE}, coalesce({is_news}, false) AS is_news, {COMMITTED_AT}"

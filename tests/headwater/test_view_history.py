@@ -73,6 +73,26 @@ def test_what_a_view_was_built_with_is_no_news(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_what_was_made_of_rows_without_a_change_is_no_news(tmp_path: Path) -> None:
+    """Of a view that was defined anew, say. Each row is compared with what it was made to be, afterwards."""
+    filled(tmp_path)
+    sink = WarehouseKind(str(tmp_path), 0.0).open(SHAPE, 1)
+    at_us = int((START + timedelta(hours=5)).timestamp() * 1e6)
+    made = [
+        Change(b'{"id":4}', full(4, "1.00"), 6, is_silent=True),
+        Change(b'{"id":5}', full(5, "1.00"), 8, is_silent=True),
+    ]
+    news = Change(b'{"id":4}', full(4, "2.00"), 10)
+    mark = Mark("t", 11, 0, 1, 20, "0/9", at_us, time.time_ns() // 1000)
+    assert sink.apply([*made, news], mark) == []
+    since = START + timedelta(hours=5)
+    assert found(tmp_path, since) == [(4, 1, False), (4, 2, True), (5, 1, False)]
+    sink.apply(
+        [Change(b'{"id":5}', full(5, "3.00"), 11)], Mark("t", 12, 0, 1, 21, "0/A", at_us, time.time_ns() // 1000)
+    )
+    assert found(tmp_path, since)[-1] == (5, 3, True)
+
+
 def test_rows_are_as_the_topic_has_them(tmp_path: Path) -> None:
     filled(tmp_path)
     past = read_history(tmp_path, SHAPE, START + timedelta(hours=3), 10)

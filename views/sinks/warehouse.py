@@ -37,7 +37,16 @@ from views.sinks.sink import Change, GoneKeys, HistorySink, Mark, Refused, Sink,
 from views.sinks.warehouse_bequest import Bequest, bequest
 from views.sinks.warehouse_folders import CURRENT, HISTORY, live_generation, point_to, view_folder
 from views.sinks.warehouse_merge import merge_of, restored, taken
-from views.sinks.warehouse_notes import Note, known_before, note_of, published, read_so_far
+from views.sinks.warehouse_notes import (
+    Note,
+    from_version,
+    known_before,
+    note_of,
+    published,
+    read_so_far,
+    silent_stretches,
+    together,
+)
 from views.sinks.warehouse_rows import RowParser
 from views.sinks.warehouse_types import GONE, VERSION, Layout, decoded_name
 from views.sinks.wholeness import read_on
@@ -123,6 +132,7 @@ class WarehouseSink(HistorySink):
         known = known_before(before)
         append, merge = taken(self._layout, batch, known, lambda: _dataset(past))
         read = read_so_far(before, note_of(now.last), mark)
+        silent = silent_stretches(changes, read.next_offset, mark.next_offset)
         news = [told for told in published(changes, [*steps, mark]) if told[0] >= read.next_offset]
         read = read_on(read, sorted(news), mark.next_offset, time.time_ns() // 1000)
         note = Note(
@@ -131,6 +141,7 @@ class WarehouseSink(HistorySink):
             read.whole_from,
             max(read.told_at_us, mark.published_at_us),
             before.inherited_from if before is not None else None,
+            together(before.silent if before is not None else (), silent),
         )
         if append.num_rows or before is None or before.whole_from != note.whole_from:
             past.append(append, note)
@@ -150,7 +161,13 @@ class WarehouseSink(HistorySink):
             found = found or Bequest(self._layout.history.empty_table(), until, is_last=True)
             whole_from = known.is_whole_from if found.is_last else max(found.start, known.is_whole_from)
             whole_from = min(note.is_whole_from, whole_from)
-            past.append(found.rows, msgspec.structs.replace(note, whole_from=whole_from, inherited_from=found.start))
+            taken_over = msgspec.structs.replace(
+                note,
+                whole_from=whole_from,
+                inherited_from=found.start,
+                silent=together(from_version(note.silent, note.is_whole_from), known.silent),
+            )
+            past.append(found.rows, taken_over)
             yield found.rows.num_rows
 
     def _can_inherit(self, other: WarehouseSink, theirs: Snapshot, known: Note, note: Note) -> bool:
