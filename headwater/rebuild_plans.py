@@ -192,7 +192,7 @@ def _sizes(place: Place, view: str, sink: str) -> Sizes:
         round(records * _record_bytes(place, end)),
         measured or ROWS_PER_S.get(sink, min(ROWS_PER_S.values())),
         LOG_RECORDS_PER_S,
-        measured is not None or small is not None,
+        measured is not None or (small is not None and topic_records < MEASURED_MIN),
         _verified(known, sink) or VERIFIED_ROWS_PER_S,
         mirrored,
         small.filled_s if small is not None else FILLED_S_MIN,

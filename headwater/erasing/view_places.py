@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +39,8 @@ from views.sinks.wholeness import COMPACTED_MS
 DELETE_RETENTION_MS: Final = 24 * 3_600_000
 COPIED_S_MAX: Final = 300.0
 POLL_S: Final = 0.3
+KEYS_KNOWN_MAX: Final = 100_000
+"""Of a view, whose they are is remembered for so many: places have millions."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Scans:
         """Which keys of the view are theirs, by where its columns come from."""
         if view not in self._owners:
             uses = parts(self.kept(view).group.plans[view].root)
-            self._owners[view] = cache(partial(self.person.is_row, uses))
+            self._owners[view] = lru_cache(KEYS_KNOWN_MAX)(partial(self.person.is_row, uses))
         return self._owners[view]
 
     def gone(self, view: str) -> GoneKeys:
@@ -119,10 +121,12 @@ class Scans:
 
 
 def has_row(kept: KeptView, key: bytes) -> bool:
-    """Whether the view has a row under a key as its topic writes it: of other columns or types it has none."""
+    """Whether the view has a row under a key as its topic writes it: of other columns it has none. In doubt, as of a
+    value that is none of the column's type by now, it has one: only what the topic tells is gone then."""
     if json.loads(key).keys() != set(kept.store.key):
         return False
-    return any(kept.read([each.encoded]) for each in chosen(kept.store, [key]))
+    known = chosen(kept.store, [key])
+    return not known or any(kept.read([each.encoded]) for each in known)
 
 
 @dataclass(frozen=True)

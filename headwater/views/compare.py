@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import psycopg
 from psycopg import sql
@@ -26,6 +27,7 @@ from headwater.views.key_text import encoded
 from headwater.views.row_numbers import Numbers, among, numbers_of
 from headwater.views.row_values import Number, row_values
 from views.maintain.contents import key_json
+from views.plan import Field
 from views.sqltypes import Family
 from views.store import ViewStore
 
@@ -182,11 +184,33 @@ def chosen(store: ViewStore, keys: Sequence[bytes]) -> list[Differing]:
     """Keys as the view's topic writes them, to be looked at. One that the store cannot read is left out."""
     found = []
     for key in dict.fromkeys(keys):
-        values = json.loads(key, parse_float=str, parse_int=str)
+        values = msgspec.json.decode(key, type=dict[str, msgspec.Raw])
         with suppress(ConfigurationError):
-            [entry] = encoded(store, [[_text(values[name]) for name in store.key]])
+            [entry] = encoded(store, [[_typed_text(each, values[each.name]) for each in store.key_fields]])
             found.append(Differing(key.decode(), entry, None, None))
     return found
+
+
+def _typed_text(of: Field, value: msgspec.Raw) -> str | None:
+    """A key's value as Postgres reads it: of json its own text, of an array a literal."""
+    plain = json.loads(bytes(value), parse_float=str, parse_int=str)
+    if plain is not None and of.type.family is Family.JSON:
+        return bytes(value).decode()
+    if isinstance(plain, list) and of.type.family is Family.ARRAY:
+        return _literal(plain)
+    return _text(plain)
+
+
+def _literal(values: list[Any]) -> str:
+    texts = (_literal(each) if isinstance(each, list) else _element(_text(each)) for each in values)
+    return "{" + ",".join(texts) + "}"
+
+
+def _element(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _text(value: object) -> str | None:
@@ -198,8 +222,7 @@ def _text(value: object) -> str | None:
 
 def _array(values: Iterable[str]) -> str:
     """A literal of an array of whatever type."""
-    quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in sorted(values))
-    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
+    return _literal(sorted(values))
 
 
 def _is_close(one: object, other: object) -> bool:

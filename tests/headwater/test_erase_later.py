@@ -21,6 +21,7 @@ from headwater.deployment import Deployment
 from headwater.erasing import view_places
 from headwater.erasing.person import Person
 from headwater.erasing.view_places import Scans, has_row
+from headwater.views.key_text import encoded
 from headwater.views.view_sinks import topic_of
 from tests.headwater.operated import Shop, verbs
 from tests.headwater.persons import shape
@@ -91,6 +92,36 @@ def test_what_a_place_knows_is_theirs_by_where_its_key_comes_from(
     assert sink.remembered(gone, person.holds) == sink.forget(gone, person.holds) == 3
     assert sink.remembered(gone, person.holds) == 0
     assert list(sink.rows()) == [b'{"id":1,"balance":1}']
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "text"),
+    [
+        ("integer", 7, "7"),
+        ("text", "ada", "ada"),
+        ("text[]", ["ada@example.org", 'a "b" \\', "NULL", None], None),
+        ("integer[]", [1, 2], "{1,2}"),
+        ("jsonb", "ada", '"ada"'),
+        ("jsonb", {"k": [1, "ada"]}, '{"k": [1, "ada"]}'),
+        ("numeric", 1.5, "1.5"),
+    ],
+)
+def test_a_row_is_found_by_a_key_of_any_type(type_: str, value: object, text: str | None) -> None:
+    """Else it would be taken for gone, and everything that is known of it be erased."""
+    store = ViewStore("cards", (Field("id", named(type_)),), ("id",))
+    texts = [[text or '{ada@example.org,"a \\"b\\" \\\\","NULL",NULL}']]
+    held = dict.fromkeys(encoded(store, texts), b"{}")
+    kept = SimpleNamespace(store=store, read=lambda keys: {key: held[key] for key in keys if key in held})
+    assert has_row(kept, json.dumps({"id": value}).encode())  # type: ignore[arg-type]
+    held.clear()
+    assert not has_row(kept, json.dumps({"id": value}).encode())  # type: ignore[arg-type]
+
+
+def test_a_key_that_nobody_can_look_up_has_a_row() -> None:
+    """The column was text, and the topic may tell that it is gone."""
+    store = ViewStore("cards", (Field("id", named("integer")),), ("id",))
+    kept = SimpleNamespace(store=store, read=lambda keys: {})
+    assert has_row(kept, b'{"id":"ada"}')  # type: ignore[arg-type]
 
 
 @pytest.fixture

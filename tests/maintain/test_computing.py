@@ -266,6 +266,19 @@ def test_one_whose_view_was_not_computed_is_not_filled(bench: Bench, failed: str
     assert "computed anew once more" in bench.found(one).reason
 
 
+def test_one_that_was_paused_is_filled_with_what_another_had_computed(bench: Bench) -> None:
+    """That one of those who asked for it was cancelled says nothing of the others."""
+    one = earlier(bench)
+    bench.asked(Order(Verb.PAUSE, rebuild=one))
+    other = bench.begun("search")
+    bench.asked(Order(Verb.CANCEL, rebuild=bench.begun("warehouse")))
+    bench.status = ViewStatus(ViewState.LIVE, "new", AT_S, serving="new")
+    bench.obeying.look()
+    assert bench.found(other).stage is Stage.FILL
+    bench.asked(Order(Verb.RESUME, rebuild=one))
+    assert bench.found(one).stage is Stage.FILL
+
+
 def test_one_of_two_that_are_shown_together_says_whom_it_waits_for(bench: Bench) -> None:
     """What it was compared with is no longer true when the other is switched: both are compared again."""
     one = bench.begun("cache", switches=False)

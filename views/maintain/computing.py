@@ -46,8 +46,8 @@ def is_paused(book: Book, view: str, applied_at_s: float) -> bool:
 
 def is_cancelled(book: Book, view: str, applied_at_s: float) -> bool:
     """Whether all that asked for that application of the view gave it up, or failed, before it was shown."""
-    asked = waiting_for(book, view, applied_at_s)
-    return bool(asked) and all(each.is_over for each in asked)
+    asked = asked_for(book, view, applied_at_s)
+    return bool(asked) and all(each.stage is Stage.COMPUTE and each.is_over for each in asked)
 
 
 def adopted(book: Book, rebuild: Rebuild, status: ViewStatus) -> Rebuild:

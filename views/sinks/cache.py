@@ -207,7 +207,8 @@ class CacheSink(Sink):
         return msgspec.json.encode(pairs)
 
     def rows(self) -> Iterator[bytes]:
-        for places in _chunked(self._row_places()):
+        found = (place for place in self._scan(f"{_escaped(self._base)}:row:*") if not place.endswith(b":by"))
+        for places in _chunked(found):
             yield from self._rows(places)
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -228,12 +229,12 @@ class CacheSink(Sink):
         return forgotten
 
     def _places(self, gone: GoneKeys) -> Iterator[bytes]:
-        """Of these keys."""
-        before = len(self._keys.row(self._generation, "").encode())
-        return (place for place in self._row_places() if place[before:] in gone)
-
-    def _row_places(self) -> Iterator[bytes]:
-        return (place for place in self._scan(f"{_escaped(self._base)}:row:*") if not place.endswith(b":by"))
+        """Of these keys, each once. There may be millions of others, which are not remembered."""
+        before, found = len(self._keys.row(self._generation, "").encode()), set[bytes]()
+        for place in self._scanned(f"{_escaped(self._base)}:row:*"):
+            if not place.endswith(b":by") and place not in found and place[before:] in gone:
+                found.add(place)
+                yield place
 
     def _rows(self, places: list[bytes]) -> Iterator[bytes]:
         found: Any = _asked(lambda: self._client.mget(places)) if places else []
@@ -250,13 +251,18 @@ class CacheSink(Sink):
 
     def _scan(self, pattern: str) -> Iterator[bytes]:
         seen: set[bytes] = set()
+        for place in self._scanned(pattern):
+            if place not in seen:
+                seen.add(place)
+                yield place
+
+    def _scanned(self, pattern: str) -> Iterator[bytes]:
+        """Some of them may come more than once."""
         cursor: Any = 0
         found: Any
         while True:
             cursor, found = _asked(lambda cursor=cursor: self._client.scan(cursor, pattern, SCAN_COUNT))  # type: ignore[misc]
-            fresh = set(found) - seen
-            seen |= fresh
-            yield from fresh
+            yield from found
             if cursor == 0:
                 return
 
