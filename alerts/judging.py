@@ -86,7 +86,7 @@ def still_wanted(
     found = list[Match]()
     for match in matches:
         search = searches[match.subscription_id]
-        if match.committed_at is not None and _was_changed_since(search, match.committed_at):
+        if match.committed_at is not None and was_changed_since(search, match.committed_at):
             if search.id not in known:
                 known[search.id] = _telling(search, definition)
             tells = known[search.id]
@@ -96,7 +96,8 @@ def still_wanted(
     return found
 
 
-def _was_changed_since(search: SavedSearch, at: datetime) -> bool:
+def was_changed_since(search: SavedSearch, at: datetime) -> bool:
+    """Or may have been: the commit of the change is what counts, and nobody has noted that."""
     return search.created_at < search.updated_at and search.updated_at > at - CHANGING
 
 

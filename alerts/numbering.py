@@ -13,6 +13,8 @@ from typing import Final
 
 import psycopg
 
+from alerts.owners import RECORDING
+
 _HISTORY: Final = """
     concat_ws('/', (select system_identifier from pg_control_system()), left(pg_walfile_name(pg_current_wal_lsn()), 8),
         'headwater.numbering'::regclass::oid)
@@ -47,4 +49,5 @@ def follow(conn: psycopg.Connection) -> None:
 def move_on(conn: psycopg.Connection) -> None:
     """Where somebody knows better: a volume that was put back has the history that it had."""
     with conn.transaction():
+        conn.execute("select pg_advisory_xact_lock(%s)", [RECORDING])  # who records much locks owners piece by piece
         conn.execute(_BEYOND)

@@ -31,6 +31,7 @@ from alerts.int_array import Bigints
 from alerts.judging import CHANGING, News, still_wanted, worth_telling
 from alerts.matched import NAMES, Matched, Part, at, key_hash, parts
 from alerts.moves import REENTER_S, decoded, reason
+from alerts.owners import RECORDING
 from alerts.store import by_ids
 from search.index import IndexDefinition
 
@@ -50,7 +51,6 @@ _LOCK_OWNERS: Final = """
 """
 _ENTER: Final = "select pg_advisory_xact_lock_shared(%s)"
 _ENTER_ALONE: Final = "select pg_advisory_xact_lock(%s)"
-_RECORDING: Final = 0x6865_6164_6F75_7462
 
 # Of searches that are active, as SavedSearch.silence says, the events that they want. What is judged one by one: what
 # was told before may be of this part, or is a value; or the search was changed since, and matched as it was. A schedule
@@ -174,7 +174,7 @@ def record(
         numbering.follow(conn)
         now, written = clock(), 0
         for part, is_all in parts(matched, start if known_topic == topic_id else 0, mark_offset):
-            conn.execute(_ENTER if is_all else _ENTER_ALONE, [_RECORDING])  # again is as good as once
+            conn.execute(_ENTER if is_all else _ENTER_ALONE, [RECORDING])  # again is as good as once
             written += _write(conn, definition, part, reenter_s, now)
         conn.execute(_MOVE, [topic_id, mark_offset, view])
         return Recorded(written)

@@ -8,6 +8,8 @@ import psycopg
 
 from alerts.delivery.wanted import WANTED
 
+RECORDING: Final = 0x6865_6164_6F75_7462
+"""The lock of who locks owners in another order than that of their names: nobody else locks several meanwhile."""
 _LOCK: Final = """
     insert into headwater.owners (owner, last_sequence, last_notification)
     select %s, first, first from headwater.numbering

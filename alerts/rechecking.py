@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from alerts.judging import was_changed_since
 from alerts.matched import Item, Match, by_change, key_hash
 from alerts.moves import NOTHING, Memory, decoded, judged, number, remembered
 from alerts.saved_search import MOVES, SavedSearch
@@ -85,7 +86,8 @@ def _memories(rows: Iterable[Row], searches: Mapping[int, SavedSearch]) -> dict[
         if search is None or row.committed_at is None:
             continue
         # What was told before a search was changed may have been of another column.
-        column = search.wish.watched_column if search.updated_at <= row.committed_at else None
+        is_as_it_was = search.updated_at <= row.committed_at and not was_changed_since(search, row.committed_at)
+        column = search.wish.watched_column if is_as_it_was else None
         value = number(decoded(row.after), column) if column is not None else None
         memories[row.item] = remembered(memories.get(row.item, NOTHING), {row.told.event}, value, row.committed_at)
     return memories

@@ -144,7 +144,7 @@ def update(
             conn.execute(_FORGET_TOLD, [id_])
         pairs = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in FIELDS)
         statement = sql.SQL(
-            "update headwater.subscriptions set {}, updated_at = now(),"
+            "update headwater.subscriptions set {}, updated_at = clock_timestamp(),"
             " unsubscribed_at = case when %s then unsubscribed_at end where id = %s and owner = %s returning "
             + _COLUMNS
         ).format(pairs)

@@ -21,6 +21,7 @@ import msgspec
 import psycopg
 
 from alerts.book import Book
+from alerts.judging import was_changed_since
 from alerts.matched import Match
 from alerts.matcher.naive import Evaluator
 from alerts.moves import REENTER_S, window_s
@@ -29,6 +30,7 @@ from alerts.saved_row import entry_of
 from alerts.saved_search import SavedSearch
 from alerts.store import by_ids, of_view
 from alerts.subscription import Event
+from alerts.waiting import UNREADABLE
 from cdc.addresses import KafkaAddress, PostgresAddress, Source
 from cdc.changelog import ChangeLog
 from cdc.errors import ViewError
@@ -198,9 +200,10 @@ class Sweep:
                 continue
             now = datetime.fromtimestamp((epoch.committed_at_us or epoch.published_at_us) / 1e6, UTC)
             for each in (each for each in here if not each.is_silent and each.before != each.after):
-                pair = _decoded(each.before, definition), _decoded(each.after, definition)
-                for id_, bits in evaluator.events(pair, now, mine | others[each.version]):
-                    yield from _made(id_, each, bits, epoch)
+                with suppress(*UNREADABLE):  # it is a dead letter of the matcher
+                    pair = _decoded(each.before, definition), _decoded(each.after, definition)
+                    for id_, bits in list(evaluator.events(pair, now, mine | others[each.version])):
+                        yield from _made(id_, each, bits, epoch)
 
     def _is_judged(self, search: SavedSearch | None, at: datetime | None) -> bool:
         """Whether the outbox has to hold what it was told then, and what it was told before."""
@@ -242,4 +245,4 @@ def _row(
 
 def _is_as_it_was(search: SavedSearch | None, at: datetime | None) -> bool:
     """Neither changed nor removed since then: what it said before is not known any more."""
-    return search is not None and at is not None and search.updated_at <= at
+    return search is not None and at is not None and search.updated_at <= at and not was_changed_since(search, at)

@@ -16,7 +16,7 @@ from alerts import store, troubles
 from alerts.saved_search import SavedSearch
 from alerts.sink import Lacks, lacking
 from alerts.sweep import CHANGES_MAX, Sweep, Swept
-from cdc.errors import ConfigurationError, HeadwaterError
+from cdc.errors import ConfigurationError, HeadwaterError, ViewError
 from cdc.postgres import connect, explained
 from headwater.api.shapes import Shapes
 from headwater.deployment import Deployment
@@ -63,7 +63,10 @@ def each_swept(views: Sequence[str], swept: Callable[[str], Swept], file: SweepF
             found.append(swept(view))
         except HeadwaterError as error:
             failed[view] = error
-            file.note(view, partial(msgspec.structs.replace, failed=error.fact))
+        except Exception as error:  # of a view that nobody has thought of: the others are looked at all the same
+            failed[view] = ViewError(f"alerts of {view} could not be swept", detail=f"{type(error).__name__}: {error}")
+        if view in failed:
+            file.note(view, partial(msgspec.structs.replace, failed=failed[view].summary))
     return Sweeps(found, failed)
 
 

@@ -21,6 +21,7 @@ from cdc.gaps import Gap
 from cdc.postgres import connect, explained
 from cdc.snapshots import SnapshotTracker
 from headwater.deployment import Deployment
+from headwater.migrate import migrate
 from headwater.status import Observer, Status
 from headwater.views.apply import nobody, read_anew
 from views.maintain.registry import Registry, State, ViewState, ViewStatus, Wanted, WantedView
@@ -133,6 +134,7 @@ class Recoverer:
         """May be done again after it was cut off anywhere: what was done is found done."""
         place = self.deployment
         if recovery.new_era:
+            migrate(place.postgres)  # what was put back may be from before
             with connect(place.postgres) as conn, explained(conn):
                 numbering.move_on(conn)
             place.capture().begin_anew(report)

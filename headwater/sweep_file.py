@@ -61,6 +61,8 @@ class SweptView(msgspec.Struct, frozen=True):
     """Why the last sweep of it came to nothing."""
     differences: tuple[Difference, ...] = ()
     """Oldest first."""
+    acknowledged: tuple[Difference, ...] = ()
+    """Those that somebody knows of: until newer changes have come, each sweep finds them again."""
     next_search: int = 0
     shape: str = ""
     """Of the view when its searches were last looked through for broken ones."""
@@ -97,15 +99,17 @@ class SweptView(msgspec.Struct, frozen=True):
     def found(self, new: Iterable[Difference], oldest_us: int) -> SweptView:
         """With these, once each; without those that were found so long ago that what was told then is forgotten."""
         held = [each for each in self.differences if each.found_us >= oldest_us]
-        known = {each.what for each in held}
+        acknowledged = tuple(each for each in self.acknowledged if each.found_us >= oldest_us)
+        known = {each.what for each in (*held, *acknowledged)}
         held += (each for each in new if each.what not in known)
-        return msgspec.structs.replace(self, differences=tuple(held[:DIFFERENCES_MAX]))
+        return msgspec.structs.replace(self, differences=tuple(held[:DIFFERENCES_MAX]), acknowledged=acknowledged)
 
 
 def _without(acknowledged: tuple[Difference, ...], last: SweptView) -> SweptView:
     """Those that came meanwhile nobody has seen."""
     left = tuple(each for each in last.differences if each not in acknowledged)
-    return msgspec.structs.replace(last, differences=left)
+    known = (*last.acknowledged, *acknowledged)[-DIFFERENCES_MAX:]
+    return msgspec.structs.replace(last, differences=left, acknowledged=known)
 
 
 class SweepFile:

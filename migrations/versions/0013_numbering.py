@@ -24,6 +24,15 @@ UP = (
     insert into headwater.numbering (history) select concat_ws('/', (select system_identifier from pg_control_system()),
         left(pg_walfile_name(pg_current_wal_lsn()), 8), 'headwater.numbering'::regclass::oid)
     """,
+    # Nobody knows whether a database in which somebody was told something is as it was then, or was put back since.
+    """
+    update headwater.numbering set first = (extract(epoch from clock_timestamp()) * 1000000)::bigint
+        where exists (select from headwater.owners)
+    """,
+    """
+    update headwater.owners o set last_sequence = greatest(o.last_sequence, n.first),
+        last_notification = greatest(o.last_notification, n.first) from headwater.numbering n
+    """,
 )
 DOWN = ("drop table headwater.numbering",)
 

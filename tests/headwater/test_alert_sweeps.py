@@ -66,6 +66,8 @@ def test_a_difference_is_told_until_it_is_acknowledged(tmp_path: Path) -> None:
     assert (file.acknowledge("listing"), file.acknowledge("listing"), file.acknowledge("house")) == (1, 0, 0)
     assert looked(tmp_path)[1] == []
     assert file.read()["listing"].at_us == 300
+    file.note("listing", lambda held: noted(held, DIFFERS, 400))
+    assert looked(tmp_path)[1] == [], "a quiet view's newest changes are the same in the next sweep, and it is known"
 
 
 def test_differences_are_bounded_and_end_with_what_is_kept(tmp_path: Path) -> None:
@@ -224,6 +226,18 @@ def test_a_sweep_that_does_not_come_about_is_told(tmp_path: Path) -> None:
     file.note("listing", lambda held: noted(held, RIGHT, begun_us + second_us))
     assert told(LATE_S + 1) == []
     assert told(LATE_S + 2) == [f"{late} headwater alerts sweep listing"]
+
+
+def test_a_row_that_nobody_can_read_keeps_no_other_view_waiting(tmp_path: Path) -> None:
+    def swept(view: str) -> Swept:
+        if view == "house":
+            raise ValueError("a number of 5,000 digits")
+        return RIGHT
+
+    file = SweepFile(tmp_path)
+    sweeps = each_swept(["house", "listing"], swept, file)
+    assert (sweeps.found, [*sweeps.failed]) == ([RIGHT], ["house"])
+    assert "5,000 digits" in file.read()["house"].failed
 
 
 def test_nobody_waits_for_sweeps_while_nothing_is_live_or_running(tmp_path: Path) -> None:
