@@ -13,6 +13,7 @@ from alerts.sweep import Sweep, Swept
 from headwater.deployment import Deployment
 from tests.alerts.crash.items import DDL, SEARCHES, VIEW, Items, shape
 from tests.maintain.conftest import rigged
+from tests.waiting import eventually
 from views.maintain.publisher import read_frontiers, view_topic
 from views.sinks.following import ViewTopic, change, step
 from views.sinks.sink import Change, Mark
@@ -38,6 +39,8 @@ class Desk:
     def match(self) -> None:
         """All that is published, as a lane that follows does."""
         source = self.items.capture.source
+        published_to = self.items.published_to.offset
+        eventually(lambda: read_frontiers(self.kind.kafka, source)[VIEW].offset >= published_to)  # a moment after it
         frontier, mark = read_frontiers(self.kind.kafka, source)[VIEW], self.sink.mark()
         times = frontier.committed_at_us, frontier.published_at_us
         end = Mark("t", frontier.next_offset, frontier.since, frontier.era, frontier.offset, frontier.lsn, *times)

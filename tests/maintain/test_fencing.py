@@ -12,6 +12,7 @@ from cdc.addresses import KafkaAddress, Source
 from cdc.errors import StateFenced
 from cdc.reader import read_range
 from cdc.topics import topic_state
+from tests.waiting import eventually
 from views.maintain.maintainer import Maintainer
 from views.maintain.publisher import Publisher, frontier, read_frontiers, view_topic
 from views.maintain.registry import Registry
@@ -45,7 +46,12 @@ def test_the_first_of_two_publishers_is_fenced(kafka: KafkaAddress) -> None:
     with pytest.raises(StateFenced, match="another process publishes the views"):
         first.publish({"v": [change(b"2", b'{"id":2}')]}, [frontier("v", group, 1, 20, 6, None)])
     second.publish({"v": [change(b"3", b'{"id":3}')]}, [frontier("v", group, 1, 30, 7, None)])
-    assert read_frontiers(kafka, source)["v"].offset == 30
+    # Readers see it a moment after it was committed.
+    eventually(lambda: read_frontiers(kafka, source)["v"].offset == 30)
     topic = view_topic(source, "v")
-    state = topic_state(kafka, topic)
-    assert [raw.key for chunk in read_range(kafka, topic, state.low, state.high) for raw in chunk] == [b"1", b"3"]
+
+    def keys() -> list[bytes | None]:
+        state = topic_state(kafka, topic)
+        return [raw.key for chunk in read_range(kafka, topic, state.low, state.high) for raw in chunk]
+
+    eventually(lambda: keys() == [b"1", b"3"])
