@@ -27,6 +27,7 @@ from cdc.postgres import connect
 from headwater.channels import channels, delivery_limits
 from headwater.deployment import Deployment
 from headwater.events_log import get_log
+from headwater.known_views import ALERTS
 from headwater.service.sweeping import swept
 from headwater.sweep_file import SWEEP_S, SweepFile
 from views.maintain.registry import Registry, ViewState
@@ -37,7 +38,6 @@ PRUNE_S: Final = 3600.0
 """How often what is old is removed."""
 AGAIN_S: Final = 2.0
 STOP_S_MAX: Final = 20.0
-SINK: Final = "alerts"
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Alerting:
         registry = Registry(self.deployment.settings.views_state)
         with suppress(StateError, OSError):  # told by who keeps the views; people are told all the same
             state = registry.state()
-            having = {each.view for each in state.sinks if each.sink == SINK}
+            having = {each.view for each in state.sinks if each.sink == ALERTS}
             live = [view for view in having if view in state.views and state.views[view].state is ViewState.LIVE]
             SweepFile(registry.folder).await_sweeps(live, time.time_ns() // 1000, anew=anew)
 

@@ -10,7 +10,7 @@ import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -196,14 +196,7 @@ def apply_again(
         wanted, batch, at_s = registry.wanted(), uuid.uuid4().hex[:12], time.time()
         require_decided(wanted, views)
         again = {
-            name: msgspec.structs.replace(
-                view,
-                applied_at_s=at_s,
-                batch=batch,
-                from_mirrors=from_mirrors,
-                is_compared=is_compared,
-                goes_back_to="",
-            )
+            name: _again(view, at_s, batch, is_compared=is_compared, from_mirrors=from_mirrors)
             for name, view in wanted.views.items()
             if name in views
         }
@@ -231,12 +224,10 @@ def go_back(registry: Registry, standby: Standby) -> Applied:
     return Applied((standby.view,), (), batch, at_s)
 
 
-@contextmanager
-def _one_at_a_time(registry: Registry) -> Iterator[None]:
+def _one_at_a_time(registry: Registry) -> AbstractContextManager[None]:
     """Who changes what is wanted reads it first, and writes all of it: nobody else does so in between, or what they
     applied would be undone."""
-    with locked(registry.folder / "wanted.lock"):
-        yield
+    return locked(registry.folder / "wanted.lock")
 
 
 def require_decided(wanted: Wanted, views: Iterable[str]) -> None:
@@ -314,21 +305,24 @@ def read_anew(
             if not _read_by(view) <= tables:
                 raise ViewError(f"view {name} was changed meanwhile", hint=f"headwater views {name}; then again")
         again = {
-            name: msgspec.structs.replace(
-                view,
-                applied_at_s=at_s,
-                batch=batch,
-                skip_before=skips,
-                era=era.era,
-                previous=view.previous and msgspec.structs.replace(view.previous, skip_before=skips, era=era.era),
-                from_mirrors=False,
-                is_compared=is_compared,
-                goes_back_to="",
-            )
+            name: _again(_read_from(view, skips, era.era), at_s, batch, is_compared=is_compared)
             for name, view in chosen.items()
         }
         registry.want(Wanted({**wanted.views, **again}))
     return Applied(tuple(again), (), batch, at_s, tuple(skips))
+
+
+def _again(view: WantedView, at_s: float, batch: str, *, is_compared: bool, from_mirrors: bool = False) -> WantedView:
+    """The same definition, to be built once more."""
+    return msgspec.structs.replace(
+        view, applied_at_s=at_s, batch=batch, from_mirrors=from_mirrors, is_compared=is_compared, goes_back_to=""
+    )
+
+
+def _read_from(view: WantedView, skips: dict[str, int], era: int) -> WantedView:
+    """With rows of its tables from there on, as what it would be taken back to."""
+    previous = view.previous and msgspec.structs.replace(view.previous, skip_before=skips, era=era)
+    return msgspec.structs.replace(view, skip_before=skips, era=era, previous=previous)
 
 
 def _read_by(view: WantedView) -> set[str]:

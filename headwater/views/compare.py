@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -176,7 +176,8 @@ class Comparison:
         for name, column in zip(self._kept.store.key, columns, strict=True):
             values = {_text(key[name]) for key in keys if not isinstance(key[name], dict | list)}
             if values and not any(isinstance(key[name], dict | list) for key in keys):
-                listed = sql.Literal(_array(value for value in values if value is not None)).as_string(self._conn)
+                texts = sorted(value for value in values if value is not None)
+                listed = sql.Literal(_literal(texts)).as_string(self._conn)
                 yield f"({column} = ANY({listed}){f' OR {column} IS NULL' if None in values else ''})"
 
 
@@ -201,7 +202,8 @@ def _typed_text(of: Field, value: msgspec.Raw) -> str | None:
     return _text(plain)
 
 
-def _literal(values: list[Any]) -> str:
+def _literal(values: Sequence[Any]) -> str:
+    """Of an array of whatever type."""
     texts = (_literal(each) if isinstance(each, list) else _element(_text(each)) for each in values)
     return "{" + ",".join(texts) + "}"
 
@@ -218,11 +220,6 @@ def _text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value)
-
-
-def _array(values: Iterable[str]) -> str:
-    """A literal of an array of whatever type."""
-    return _literal(sorted(values))
 
 
 def _is_close(one: object, other: object) -> bool:
